@@ -22,7 +22,7 @@ std::string templateList(ArrayRef<int64_t> values) {
   return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
 }
 
-/// Loops of a host that stand so often in a program are functions; fewer stand where they run.
+/// Loops of a host that stand oftener in a program are functions; the others stand where they run.
 static constexpr size_t kMostInPlace = 3;
 
 /// `strided<0, 1>(x)`, or `part<8, 16, 1>(x)` of what begins behind the pointer or is a part.

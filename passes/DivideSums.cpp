@@ -68,7 +68,7 @@ private:
     OpBuilder builder(sum->getContext());
     builder.setInsertionPointAfter(sum);
     for (const auto &[stage, ofStage] : llvm::drop_begin(additions)) {
-      const std::string name = (sum.getSymName() + "." + Twine(added.size() + 1)).str();
+      const std::string name = gradientName(sum.getSymName().rsplit('/').first, added.size() + 1);
       added.push_back(createMemory(symbols, builder, sum.getLoc(), name, Role::Gradient,
                                    Rate::Update, sum.getType()));
       builder.setInsertionPointAfter(added.back());

@@ -111,8 +111,13 @@ void walkOnly(int64_t count, const Body &body, Out *out, In... in) {
     out[i] = static_cast<Out>(body(in.data[i * In::step()]...));
 }
 
-template <class Walked, class Part> Part rowOf(Walked walked, Part part, int64_t row) {
-  return {part.data + Part::offset(walked, row)};
+template <int64_t... Sizes, class Out> Out *rowOf(Extents<Sizes...>, Out *y, int64_t row) {
+  constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};
+  return y + row * sizes.back();
+}
+template <class Walked, class T, int64_t... Strides>
+Strided<T, Strides...> rowOf(Walked walked, Strided<T, Strides...> part, int64_t row) {
+  return {part.data + part.offset(walked, row)};
 }
 template <class Walked, class A, class B>
 Into<A, B> rowOf(Walked walked, Into<A, B> out, int64_t row) {
@@ -131,29 +136,20 @@ Into<A, B, C, D> rowOf(Walked walked, Into<A, B, C, D> out, int64_t row) {
 
 } // namespace detail
 
-/// y = body(operands...) at each index, row-major. An operand with y's own strides may be y.
-template <int64_t... Sizes, class Body, class Out, class... In>
-void broadcast(const Run &, Extents<Sizes...> extents, Body body, Out *y, In... in) {
+/// results = body(operands...) at each index, row-major. Results: a pointer to one, which an
+/// operand with its strides may be, or two to four that may lie apart: `into(part<...>(y), ...)`.
+template <int64_t... Sizes, class Body, class Results, class... In>
+void broadcast(const Run &, Extents<Sizes...> extents, Body body, Results results, In... in) {
   constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};
   constexpr int64_t inner = sizes.back(), rows = (Sizes * ... * int64_t(1)) / inner;
-  if constexpr (sizes.size() == 1) {
-    detail::walkOnly(inner, body, y, in...);
+  if constexpr (sizes.size() == 1 && std::is_pointer_v<Results>) {
+    detail::walkOnly(inner, body, results, in...);
   } else {
 #pragma omp parallel for schedule(static) if (parallel : rows * inner >= kParallelElements)
     for (int64_t row = 0; row < rows; ++row)
-      detail::walkRow(inner, body, y + row * inner, detail::rowOf(extents, in, row)...);
+      detail::walkRow(inner, body, detail::rowOf(extents, results, row),
+                      detail::rowOf(extents, in, row)...);
   }
-}
-
-/// The same with results that lie apart, two to four: `into(part<...>(y), ...)`.
-template <int64_t... Sizes, class Body, class... Out, class... In>
-void broadcast(const Run &, Extents<Sizes...> extents, Body body, Into<Out...> results, In... in) {
-  constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};
-  constexpr int64_t inner = sizes.back(), rows = (Sizes * ... * int64_t(1)) / inner;
-#pragma omp parallel for schedule(static) if (parallel : rows * inner >= kParallelElements)
-  for (int64_t row = 0; row < rows; ++row)
-    detail::walkRow(inner, body, detail::rowOf(extents, results, row),
-                    detail::rowOf(extents, in, row)...);
 }
 
 } // namespace pdc::runtime

@@ -34,6 +34,18 @@ func.func @train() {
 }
 )";
 
+struct Parsed {
+  explicit Parsed(const char *text) {
+    context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    if (module)
+      module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
+  }
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<ir::UnitOp> units;
+};
+
 size_t functionsIn(const LoopFunctions &loops) {
   const std::string text = loops.declarations();
   size_t count = 0;
@@ -47,12 +59,8 @@ size_t functionsIn(const LoopFunctions &loops) {
 /// What stands twice is one pointer, and a single number is read as one: other functions than that
 /// of two arrays, which is called whatever the arrays are.
 TEST(LoopFunctions, ShareWhatIsTheSame) {
-  mlir::MLIRContext context;
-  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(kUnits, &context);
-  ASSERT_TRUE(module);
-  std::vector<ir::UnitOp> units;
-  module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
+  const Parsed parsed(kUnits);
+  const std::vector<ir::UnitOp> &units = parsed.units;
   ASSERT_EQ(units.size(), 2u);
   LoopFunctions loops(3, LoopPlace::device);
   EXPECT_EQ(loops.call(units[0], {"h", "w"}, {"z"}, 0), "stage_3_loops::mulLoop(run, 8, z, h, w);");
@@ -70,9 +78,7 @@ TEST(LoopFunctions, ShareWhatIsTheSame) {
 
 /// A body of one long expression is broken like any other.
 TEST(LoopFunctions, HaveNoLongLines) {
-  mlir::MLIRContext context;
-  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+  const Parsed parsed(R"(
 pdc.memory @x input microbatch : tensor<8xf32>
 func.func @train() {
   %x = pdc.read @x : tensor<8xf32>
@@ -84,25 +90,20 @@ func.func @train() {
   }
   return
 }
-)",
-                                                        &context);
-  ASSERT_TRUE(module);
+)");
+  ASSERT_EQ(parsed.units.size(), 1u);
   for (LoopPlace place : {LoopPlace::host, LoopPlace::device})
-    module->walk([&](ir::UnitOp unit) {
-      for (const std::string &line : loopStatement(unit, {"x"}, {"y"}, {place, true}, "8", 2))
-        EXPECT_LE(line.size(), 98u) << line;
-    });
+    for (const std::string &line :
+         loopStatement(parsed.units[0], {"x"}, {"y"}, {place, true}, "8", 2))
+      EXPECT_LE(line.size(), 98u) << line;
 }
 
 /// On a host those that stand often, which say their operators and know how many elements there
 /// are; the others stand where they run.
 TEST(LoopFunctions, OfAHostStandOften) {
-  mlir::MLIRContext context;
-  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(kUnits, &context);
-  ASSERT_TRUE(module);
-  std::vector<ir::UnitOp> units;
-  module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
+  const Parsed parsed(kUnits);
+  const std::vector<ir::UnitOp> &units = parsed.units;
+  ASSERT_EQ(units.size(), 2u);
   LoopFunctions loops(3, LoopPlace::host);
   for (int i = 0; i < 4; ++i)
     loops.count(units[0], {"0", "1"});
