@@ -15,11 +15,15 @@ namespace {
 constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
                                             "sin_cached"};
 
-/// A layer may be called so, too: what it trains is its weight and bias.
+/// As layers name what they train.
+bool isWeightName(const std::string &name) {
+  return name.ends_with(".weight") || name.ends_with(".bias");
+}
+
+/// A layer may be called so, too.
 bool isBufferName(const std::string &name) {
-  if (name.ends_with(".weight") || name.ends_with(".bias"))
-    return false;
-  return std::any_of(std::begin(bufferNames), std::end(bufferNames),
+  return !isWeightName(name) &&
+         std::any_of(std::begin(bufferNames), std::end(bufferNames),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
@@ -56,7 +60,7 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
-  if (!places.hold(name))
+  if (!places.hold(name) && !isWeightName(name))
     return "where weights seldom stand";
   if (isTerm && kindOfMask(initializer) == MaskKind::hides)
     return "a mask, by what it holds";

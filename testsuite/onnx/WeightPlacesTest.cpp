@@ -124,6 +124,23 @@ TEST(WeightPlaces, otherPlaces) {
                                                 {"zeros", "where weights seldom stand"}}));
 }
 
+/// A part of what a layer is named to train may be set to zeros, as torchvision's Swin v2 does with
+/// the biases of keys.
+TEST(WeightPlaces, namedAsWeights) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x, int64[1, 1] rows, float[1] zero) => (float[2, 3] y) {
+      changed = ScatterND(f, rows, zero)
+      kept = ScatterND(cache, rows, zero)
+      a = Mul(x, changed)
+      y = Mul(a, kept) })");
+  *model.mutable_graph()->mutable_node(0)->mutable_input(0) = "layer.qkv.bias";
+  for (const char *name : {"layer.qkv.bias", "cache"})
+    addInitializer(model, name, {3}, {1, 2, 3});
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"layer.qkv.bias"}));
+  EXPECT_EQ(reasonsOf(read(model)),
+            (std::map<std::string, std::string>{{"cache", "where weights seldom stand"}}));
+}
+
 /// Coordinates beside an image, zeros that it is put on, and what an exporter has folded are
 /// convolved, too.
 TEST(WeightPlaces, convolvedImages) {
