@@ -11,10 +11,14 @@ using namespace pdc::ir;
 
 namespace {
 
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
 /// Reads scores from the softmax back to the product.
 class ScoresBehind {
 public:
-  explicit ScoresBehind(ConstantMasks &masks) : masks(masks) {}
+  /// `takesFinite`: a constant that adds a finite number to what it hides counts as one that hides
+  /// it for good.
+  ScoresBehind(ConstantMasks &masks, bool takesFinite) : masks(masks), takesFinite(takesFinite) {}
 
   std::optional<Scores> find(Value value) {
     Scores scores;
@@ -26,20 +30,23 @@ private:
 
   bool readUsed(Value value, Scores &scores) {
     auto node = value.getDefiningOp<NodeOp>();
-    if (!node || shapeOf(value).empty())
+    if (!node || shapeOf(value).size() < 3)
       return false;
-    if (node.getOp() == "MatMul") {
+    scores.addForm(shapeOf(value));
+    if (Value viewed = viewedRows(value))
+      return read(viewed, scores);
+    StringRef op = node.getOp();
+    if (op == "MatMul") {
       scores.product = node;
       return true;
     }
-    if (node.getOp() == "Mul" || node.getOp() == "Div")
+    if (op == "Mul" || op == "Div")
       return readScale(node, scores);
-    if (node.getOp() == "Add")
+    if (op == "Add" || op == "Sub")
       return readSum(node, scores);
-    return node.getOp() == "Where" && readChoice(node, scores);
+    return op == "Where" && readChoice(node, scores);
   }
 
-  /// Whether it is one number for all rows and keys of a head, as Swin v2 and XCiT train it.
   static bool isTemperature(Value factor, Value scores) {
     ArrayRef<int64_t> shape = shapeOf(factor);
     return shape.size() >= 2 && shape.size() <= shapeOf(scores).size() && shape.back() == 1 &&
@@ -47,13 +54,14 @@ private:
   }
 
   bool readTemperature(NodeOp node, Scores &scores) {
-    if (scores.temperature || node.getOp() != "Mul")
-      return false;
+    const bool divides = node.getOp() == "Div";
     for (int i : {0, 1}) {
-      if (!isTemperature(node.getOperand(i), node.getResult(0)) ||
+      if (scores.temperature || (divides && i == 0) ||
+          !isTemperature(node.getOperand(i), node.getResult(0)) ||
           node.getOperand(1 - i).getType() != node.getResult(0).getType())
         continue;
-      scores.temperature = node.getOperand(i);
+      scores.temperature = {node.getOperand(i), divides,
+                            llvm::to_vector<5>(shapeOf(node.getResult(0)))};
       return read(node.getOperand(1 - i), scores);
     }
     return false;
@@ -72,12 +80,15 @@ private:
   }
 
   bool readSum(NodeOp node, Scores &scores) {
+    const bool subtracts = node.getOp() == "Sub";
     for (int i : {0, 1}) {
-      if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
+      if (node.getNumOperands() != 2 || (subtracts && i == 1) ||
+          node.getOperand(i).getType() != node.getResult(0).getType())
         continue;
       Scores tried = scores;
-      if (takeMask(behind(node.getOperand(1 - i)), node.getResult(0), tried, false) &&
-          read(node.getOperand(i), tried)) {
+      ScoreMask mask = toldFor(node, behind(node.getOperand(1 - i), !subtracts));
+      mask.factor = subtracts ? -scores.scale : scores.scale;
+      if (take(mask, tried) && read(node.getOperand(i), tried)) {
         scores = tried;
         return true;
       }
@@ -89,34 +100,36 @@ private:
   bool readChoice(NodeOp node, Scores &scores) {
     for (int i : {1, 2}) {
       std::optional<double> hidden = numberOf(node.getOperand(3 - i));
-      Value seen = behind(node.getOperand(0)), inner = node.getOperand(i);
+      ScoreMask mask = toldFor(node, behind(node.getOperand(0), true));
+      Value inner = node.getOperand(i);
       if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
         continue;
-      bool isInverted = i == 2;
-      if (NodeOp inversion = isInverted ? maker(seen, "Not") : NodeOp()) {
-        seen = behind(inversion.getOperand(0));
-        isInverted = false;
+      mask.isInverted = i == 2;
+      if (NodeOp inversion = mask.isInverted ? maker(mask.value, "Not") : NodeOp()) {
+        mask.value = behind(inversion.getOperand(0), true);
+        mask.isInverted = false;
       }
-      const MaskFacts *constant = masks.find(seen, isInverted);
+      mask.isFinite = *hidden != kNever;
+      mask.factor = scores.scale;
+      const MaskFacts *constant = masks.find(mask.value, mask.isInverted);
       // A row without any key has shares all the same, unless what hides is infinite.
-      const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
-      const bool sharesEqually = isFinite && !(constant && constant->everyRowSees);
-      const bool isTaken = sharesEqually ? takeOnlyMask(seen, node.getResult(0), scores, isInverted)
-                                         : takeMask(seen, node.getResult(0), scores, isInverted);
-      if (isTaken) {
-        scores.hidesFinitely |= isFinite && !sharesEqually;
+      const bool mayHideRows = mask.isFinite && !(constant && constant->everyRowSees);
+      if (mayHideRows ? takeFirst(mask, scores) : take(mask, scores))
         return read(inner, scores);
-      }
     }
     return false;
   }
 
-  /// What a mask says without being repeated, and of one that adds 0 or hides for good: what is
-  /// seen.
-  Value behind(Value mask) {
+  static ScoreMask toldFor(NodeOp node, Value value) {
+    return {value, llvm::to_vector<5>(shapeOf(node.getResult(0)))};
+  }
+
+  /// What a mask says without being repeated, and, where it is `added`, of one that adds 0 or hides
+  /// for good: what is seen.
+  static Value behind(Value mask, bool isAdded) {
     while (auto node = mask.getDefiningOp<NodeOp>()) {
-      if (node.getOp() == "Where" && numberOf(node.getOperand(1)) == 0.0 &&
-          numberOf(node.getOperand(2)) == -std::numeric_limits<double>::infinity())
+      if (isAdded && node.getOp() == "Where" && numberOf(node.getOperand(1)) == 0.0 &&
+          numberOf(node.getOperand(2)) == kNever)
         mask = node.getOperand(0);
       else if (node.getOp() == "Expand" && !shapeOf(node.getOperand(0)).empty())
         mask = node.getOperand(0);
@@ -126,150 +139,119 @@ private:
     return mask;
   }
 
-  /// A mask that hides by a finite number, though it may hide whole rows.
-  static bool takeOnlyMask(Value mask, Value result, Scores &scores, bool isInverted) {
-    if (scores.mask || scores.past || scores.areScaled() ||
-        shapeOf(mask).size() > shapeOf(result).size())
+  /// A mask that hides by a finite number, though it may hide whole rows: only numbers may have
+  /// been added before.
+  static bool takeFirst(const ScoreMask &mask, Scores &scores) {
+    if (!scores.masks.empty() || scores.past || scores.scale != 1 || scores.temperature ||
+        shapeOf(mask.value).empty() || shapeOf(mask.value).size() > mask.scores.size())
       return false;
-    scores.mask = mask;
-    scores.isInverted = isInverted;
+    scores.masks.push_back(mask);
     return scores.sharesEqually = true;
   }
 
-  /// `isInverted`: it says what is hidden.
-  bool takeMask(Value mask, Value result, Scores &scores, bool isInverted) {
-    ArrayRef<int64_t> shape = shapeOf(result);
-    if (scores.areScaled() || shapeOf(mask).size() > shape.size())
-      return false; // the mask would be scaled too
-    const MaskFacts *constant = masks.find(mask, isInverted);
+  /// A mask under a temperature would be multiplied, too.
+  bool take(ScoreMask mask, Scores &scores) {
+    if (shapeOf(mask.value).size() > mask.scores.size())
+      return false;
+    const MaskFacts *constant = masks.find(mask.value, mask.isInverted);
     if (constant && constant->allSeen)
       return true;
-    if (scores.sharesEqually)
+    if (scores.temperature || (mask.isFlags() && (mask.factor <= 0 || scores.sharesEqually)))
       return false;
-    if (constant && constant->past && !scores.past &&
-        shapeOf(mask).take_back(2) == shape.take_back(2)) {
-      scores.past = constant->past;
-      scores.hidesFinitely |= constant->hidesFinitely;
+    if (constant && takePast(mask, *constant, scores))
       return true;
-    }
-    if (NodeOp both = constant ? NodeOp() : maker(mask, isInverted ? "Or" : "And");
-        both && takeBoth(both, result, scores, isInverted))
+    if (NodeOp both = constant ? NodeOp() : maker(mask.value, mask.isInverted ? "Or" : "And");
+        both && mask.isFlags() && takeBoth(both, mask, scores))
       return true;
-    if (NodeOp choice = constant || isInverted ? NodeOp() : maker(mask, "Where");
-        choice && takeChoice(choice, result, scores))
+    if (NodeOp choice = constant || mask.isFlags() ? NodeOp() : maker(mask.value, "Where");
+        choice && mask.factor == 1 && takeChoice(choice, mask, scores))
       return true;
-    if (scores.mask)
+    mask.everyRowSees = constant && constant->everyRowSees;
+    mask.hidesLater = mask.everyRowSees && constant->hidesLater && isOfEveryPair(mask);
+    scores.masks.push_back(mask);
+    return true;
+  }
+
+  static bool isOfEveryPair(const ScoreMask &mask) {
+    return shapeOf(mask.value).take_back(2) == ArrayRef(mask.scores).take_back(2);
+  }
+
+  bool takePast(const ScoreMask &mask, const MaskFacts &constant, Scores &scores) const {
+    const bool isTaken = constant.past && !scores.past && !scores.sharesEqually &&
+                         isOfEveryPair(mask) && mask.factor > 0 &&
+                         (!constant.hidesFinitely || (takesFinite && mask.factor == 1));
+    if (!isTaken)
       return false;
-    scores.mask = mask;
-    scores.isInverted = isInverted;
-    scores.everyRowSees = constant && constant->everyRowSees;
-    scores.hidesLater = scores.everyRowSees && constant->hidesLater &&
-                        shapeOf(mask).take_back(2) == shape.take_back(2);
+    scores.past = constant.past;
+    scores.hidesPastFinitely = constant.hidesFinitely || mask.isFinite;
     return true;
   }
 
   /// Where(seen, added, hidden): what is added is a mask of its own, smaller than the choice, where
   /// constants tell that all is seen, or what comes before.
-  bool takeChoice(NodeOp choice, Value result, Scores &scores) {
-    const MaskFacts *seen = masks.find(behind(choice.getOperand(0)), false);
+  bool takeChoice(NodeOp choice, ScoreMask mask, Scores &scores) {
+    ScoreMask flags = mask;
+    flags.value = behind(choice.getOperand(0), true);
+    const MaskFacts *seen = masks.find(flags.value, false);
     std::optional<double> hidden = numberOf(choice.getOperand(2));
-    Value added = behind(choice.getOperand(1));
+    mask.value = behind(choice.getOperand(1), true);
     if (seen && seen->allSeen)
-      return takeMask(added, result, scores, false);
+      return take(mask, scores);
     // A finite number hides for good where a row sees some key all the same.
-    const bool isExact = hidden && (*hidden == -std::numeric_limits<double>::infinity() ||
-                                    (*hidden <= kHidden && isOfWeights(added)));
+    const bool isExact = hidden && (*hidden == kNever || (*hidden <= kHidden && !mask.mayHide()));
     Scores tried = scores;
-    if (!seen || !isExact || !takeMask(behind(choice.getOperand(0)), result, tried, false) ||
-        !tried.past || tried.mask != scores.mask || !takeMask(added, result, tried, false))
+    if (!seen || !isExact || !takePast(flags, *seen, tried) || !take(mask, tried))
       return false;
     scores = tried;
     return true;
   }
 
-  /// Whether the elements are a trained weight's, such as biases of relative positions.
-  static bool isOfWeights(Value value) {
-    while (auto node = value.getDefiningOp<NodeOp>()) {
-      const bool moves = isViewNode(node) || node.getOp() == "Transpose" ||
-                         node.getOp() == "Gather" || node.getOp() == "Slice" ||
-                         node.getOp() == "Expand";
-      if (!moves)
-        return false;
-      value = node.getOperand(0);
-    }
-    auto read = value.getDefiningOp<WeightVersionOp>();
-    auto memory =
-        read ? SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, read.getMemoryAttr()) : nullptr;
-    return memory && memory.getRole() == Role::Weight;
-  }
-
-  bool takeBoth(NodeOp both, Value result, Scores &scores, bool isInverted) {
+  bool takeBoth(NodeOp both, ScoreMask mask, Scores &scores) {
     Scores tried = scores;
-    for (Value mask : both.getOperands())
-      if (!takeMask(behind(mask), result, tried, isInverted))
+    for (Value flags : both.getOperands()) {
+      mask.value = behind(flags, true);
+      if (!take(mask, tried))
         return false;
+    }
     scores = tried;
     return true;
   }
 
   ConstantMasks &masks;
+  const bool takesFinite;
 };
 
 } // namespace
 
 namespace pdc {
 
+void Scores::addForm(ArrayRef<int64_t> shape) {
+  if (shape.size() > leading.size() + 2)
+    leading = llvm::to_vector<3>(shape.drop_back(2));
+}
+
+bool Scores::isExact() const {
+  const auto finite = hidesPastFinitely +
+                      llvm::count_if(masks, [](const ScoreMask &mask) { return mask.isFinite; });
+  const bool mayOthersHide =
+      (past && !hidesPastFinitely) ||
+      llvm::any_of(masks, [](const ScoreMask &mask) { return !mask.isFinite && mask.mayHide(); });
+  return finite == 0 || (finite == 1 && !mayOthersHide);
+}
+
 std::optional<Scores> scoresBehind(Value value, unsigned uses, ConstantMasks &masks) {
-  return llvm::hasNItems(value.getUses(), uses) ? ScoresBehind(masks).find(value) : std::nullopt;
+  if (!llvm::hasNItems(value.getUses(), uses))
+    return std::nullopt;
+  std::optional<Scores> found = ScoresBehind(masks, true).find(value);
+  return found ? found : ScoresBehind(masks, false).find(value);
 }
 
-Value inverted(NodeOp root, Value mask, NodeNames &names) {
-  OpBuilder builder(root);
-  return createNode(builder, root.getLoc(), "Not", names.unique(root.getName() + "/seen"), {mask},
-                    {})
-      ->getResult(0);
-}
-
-/// Dimensions of one element stand anywhere between those of batch and heads.
-Value scaledBy(NodeOp root, Value queries, const std::vector<int64_t> &shape, int64_t rowsFirst,
-               Value temperature, NodeNames &names) {
-  OpBuilder builder(root);
-  std::vector<int64_t> sizes(4 - shapeOf(temperature).size(), 1);
-  llvm::append_range(sizes, shapeOf(temperature));
-  const std::vector<int64_t> orders[] = {
-      sizes, {sizes[0], 1, sizes[1], 1}, {1, sizes[0], sizes[1], 1}};
-  queries = inShape(builder, root, "/headed", queries, shape, names);
-  temperature = inShape(builder, root, "/temperature", temperature,
-                        orders[static_cast<size_t>(rowsFirst)], names);
-  return createNode(builder, root.getLoc(), "Mul", names.unique(root.getName() + "/scaled"),
-                    {queries, temperature}, {})
-      ->getResult(0);
-}
-
-std::pair<Value, Value> shareEqually(NodeOp root, Value queries, ArrayRef<int64_t> order,
-                                     Value seen, NodeNames &names) {
-  OpBuilder builder(root);
-  auto add = [&](StringRef op, StringRef suffix, ValueRange operands, Attributes attributes = {}) {
-    return createNode(builder, root.getLoc(), op, names.unique(root.getName() + suffix), operands,
-                      attributes)
-        ->getResult(0);
-  };
-  auto cast = [&](Value value, ElementType element) {
-    return add("Cast", "/sees", {value}, {{"to", onnxType(element)}});
-  };
-  Value axis = add("Constant", "/axis", {}, {{"value", pdc::Tensor::vector({-1})}});
-  Value zero = add("Constant", "/zero", {},
-                   {{"value", pdc::Tensor::scalar(toTensorType(queries.getType()).element, 0)}});
-  Value most = add("ReduceMax", "/sees", {cast(seen, ElementType::f32), axis});
-  Value sees = cast(most, ElementType::boolean);
-  Value open = add("Or", "/open", {seen, add("Not", "/unseen", {sees})});
-
-  std::vector<int64_t> shape(4 - shapeOf(sees).size(), 1);
-  llvm::append_range(shape, shapeOf(sees));
-  sees = inShape(builder, root, "/sees", sees, shape, names);
-  if (!llvm::is_sorted(order))
-    sees = add("Transpose", "/sees", {sees}, {{"perm", std::vector<int64_t>(order)}});
-  return {add("Where", "/queries", {sees, queries, zero}), open};
+Value viewedRows(Value value) {
+  auto node = value.getDefiningOp<NodeOp>();
+  if (!isViewNode(node) || shapeOf(node.getOperand(0)).size() < 2 ||
+      shapeOf(node.getOperand(0)).take_back(2) != shapeOf(value).take_back(2))
+    return {};
+  return node.getOperand(0);
 }
 
 } // namespace pdc

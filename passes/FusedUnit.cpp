@@ -1,5 +1,6 @@
 #include "passes/FusedUnit.h"
 #include "passes/Nodes.h"
+#include "passes/Passes.h"
 #include "passes/Refusal.h"
 #include "passes/Values.h"
 

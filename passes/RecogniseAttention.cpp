@@ -1,7 +1,6 @@
 #include "compiler/operators/Random.h"
 #include "compiler/operators/Rules.h"
 #include "passes/AttentionScores.h"
-#include "passes/DimensionFactors.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,133 +10,6 @@ using namespace pdc;
 using namespace pdc::ir;
 
 namespace {
-
-using Sizes = DimensionFactors::Sizes;
-
-/// The dimensions of queries, keys, values and results.
-enum : int64_t { kBatch, kHeads, kRows, kWidth };
-
-/// The orders in which they lie, as attribute `rows_first` numbers them.
-constexpr int64_t kOrders[3][4] = {{kBatch, kHeads, kRows, kWidth},
-                                   {kBatch, kRows, kHeads, kWidth},
-                                   {kRows, kBatch, kHeads, kWidth}};
-
-/// Sizes of [batch, heads, rows, width] in one of the orders.
-std::vector<int64_t> inOrder(const Sizes &sizes, int64_t rowsFirst) {
-  std::vector<int64_t> shape;
-  for (int64_t d : kOrders[rowsFirst])
-    shape.push_back(sizes[static_cast<size_t>(d)]);
-  return shape;
-}
-
-/// Queries, keys or values as the operator reads them, whatever the value's own shape is.
-struct HeadedRows {
-  Value value;
-  int64_t rowsFirst;
-  double scale;
-  Sizes sizes; ///< of [batch, heads, rows, width]
-
-  std::vector<int64_t> shape() const { return inOrder(sizes, rowsFirst); }
-  bool isAsItIs() const { return shapeOf(value) == ArrayRef(shape()); }
-};
-
-/// Follows a value back through what only moves or scales its elements.
-class RowsBehind {
-public:
-  /// Its dimensions are the last of [batch, heads, rows, width]; `isTurned`: of the last two the
-  /// other comes first.
-  RowsBehind(Value value, bool isTurned, bool sharesHeads)
-      : value(value), factors(sizesOf(value, isTurned), dimensionsOf(value, isTurned)),
-        sharesHeads(sharesHeads) {}
-
-  /// The last that the operator can read, the nearest of its views; nothing where there is none.
-  std::optional<HeadedRows> find() {
-    std::optional<HeadedRows> found;
-    if (llvm::is_contained(factors.sizes(), 0))
-      return found;
-    do {
-      std::optional<HeadedRows> here = readable();
-      if (here && (!found || hasMoved || (here->isAsItIs() && !found->isAsItIs())))
-        found = here, hasMoved = false;
-    } while (passScale() || passTransposition() || passView() || passRepetition());
-    return found;
-  }
-
-private:
-  static SmallVector<int64_t, 4> dimensionsOf(Value value, bool isTurned) {
-    SmallVector<int64_t, 4> dimensions = {kBatch, kHeads, kRows, kWidth};
-    if (isTurned)
-      std::swap(dimensions[2], dimensions[3]);
-    dimensions.erase(dimensions.begin(), dimensions.end() - int64_t(shapeOf(value).size()));
-    return dimensions;
-  }
-
-  static Sizes sizesOf(Value value, bool isTurned) {
-    Sizes sizes(4, 1);
-    for (auto [d, size] : llvm::zip_equal(dimensionsOf(value, isTurned), shapeOf(value)))
-      sizes[static_cast<size_t>(d)] = size;
-    return sizes;
-  }
-
-  /// Where sizes of 1 leave a choice, as the value's own shape has it, or rows before heads.
-  std::optional<HeadedRows> readable() const {
-    std::optional<HeadedRows> found;
-    for (int64_t rowsFirst : {1, 0, 2})
-      if (factors.lieAs(kOrders[rowsFirst]))
-        if (HeadedRows rows{value, rowsFirst, scale, factors.sizes()}; !found || rows.isAsItIs())
-          found = rows;
-    return found;
-  }
-
-  bool passScale() {
-    NodeOp node = value.getDefiningOp<NodeOp>();
-    if (!node || (node.getOp() != "Mul" && node.getOp() != "Div"))
-      return false;
-    for (int i : {0, 1}) {
-      std::optional<double> number = numberOf(node.getOperand(i));
-      const bool divides = node.getOp() == "Div";
-      if (!number || (divides && i == 0) || node.getOperand(1 - i).getType() != value.getType())
-        continue;
-      scale = divides ? scale / *number : scale * *number;
-      value = node.getOperand(1 - i);
-      return hasMoved = true;
-    }
-    return false;
-  }
-
-  bool passTransposition() {
-    NodeOp node = maker(value, "Transpose");
-    if (!node)
-      return false;
-    factors.passTransposition(permutationOf(node));
-    value = node.getOperand(0);
-    return hasMoved = true;
-  }
-
-  bool passView() {
-    auto node = value.getDefiningOp<NodeOp>();
-    if (!isViewNode(node) || shapeOf(node.getOperand(0)).empty() ||
-        !factors.passView(shapeOf(node.getOperand(0))))
-      return false;
-    value = node.getOperand(0);
-    return true;
-  }
-
-  /// A head that serves several.
-  bool passRepetition() {
-    NodeOp node = sharesHeads ? maker(value, "Expand") : NodeOp();
-    if (!node || !factors.passRepetition(shapeOf(node.getOperand(0)), kHeads))
-      return false;
-    value = node.getOperand(0);
-    return hasMoved = true;
-  }
-
-  Value value;
-  DimensionFactors factors;
-  bool sharesHeads;
-  bool hasMoved = false; ///< other than as a view, since something was found
-  double scale = 1;
-};
 
 /// The shares, and what dropout draws from where they pass one.
 struct Shares {
@@ -191,8 +63,16 @@ Value guardedScoresBehind(Value value, Value &scores) {
   return isOfRows && isGuard && areUnread ? choice.getOperand(2) : Value();
 }
 
+/// What views read that nobody else does, from a value that one reads.
+Value unviewed(Value value) {
+  while (Value viewed = value.hasOneUse() ? viewedRows(value) : Value())
+    value = viewed;
+  return value;
+}
+
 std::optional<Shares> sharesBehind(Value value) {
   Shares shares;
+  value = unviewed(value);
   if (!value.hasOneUse())
     return std::nullopt;
   if (NodeOp dropout = maker(value, "Dropout")) {
@@ -200,7 +80,7 @@ std::optional<Shares> sharesBehind(Value value) {
     if (!shares.dropout.has("key"))
       return std::nullopt;
     shares.random = dropout.getOperand(1);
-    value = dropout.getOperand(0);
+    value = unviewed(dropout.getOperand(0));
   }
   if (Value guarded = guardedBehind(value)) {
     shares.isGuarded = true;
@@ -214,7 +94,7 @@ std::optional<Shares> sharesBehind(Value value) {
   }
   shares.softmax = maker(value, "Softmax");
   const auto rank = static_cast<int64_t>(shapeOf(value).size());
-  if (!shares.softmax || (rank != 3 && rank != 4))
+  if (!shares.softmax || rank < 3)
     return std::nullopt;
   if (shares.readers == 1)
     shares.scores = shares.softmax.getOperand(0);
@@ -224,18 +104,17 @@ std::optional<Shares> sharesBehind(Value value) {
 
 /// Queries, keys and values; the heads of keys and values are shared or repeated alike.
 std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed,
-                                                    bool sharesHeads) {
-  auto q = RowsBehind(product.getOperand(0), false, false).find();
-  auto k = RowsBehind(product.getOperand(1), true, sharesHeads).find();
-  auto v = RowsBehind(mixed.getOperand(1), false, sharesHeads).find();
-  // Of all samples: a query that is the same for all heads may be one.
-  const int64_t heads = pdc::product(shapeOf(mixed.getResult(0)).drop_back(2).vec());
+                                                    const ScoreHeads &heads, bool sharesHeads) {
+  auto q = headedRowsBehind(product.getOperand(0), heads, false, false);
+  auto k = headedRowsBehind(product.getOperand(1), heads, true, sharesHeads);
+  auto v = headedRowsBehind(mixed.getOperand(1), heads, false, sharesHeads);
   if (!q || !k || !v || v->scale != 1)
     return std::nullopt;
+  // A query that is the same for all heads may be one.
   const bool fits = q->sizes[kBatch] == k->sizes[kBatch] && k->sizes[kBatch] == v->sizes[kBatch] &&
                     k->sizes[kHeads] == v->sizes[kHeads] &&
                     q->sizes[kHeads] % k->sizes[kHeads] == 0 &&
-                    q->sizes[kBatch] * q->sizes[kHeads] == heads;
+                    q->sizes[kBatch] * q->sizes[kHeads] == heads.all();
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
 }
 
@@ -246,36 +125,39 @@ bool hasSmallScores(const HeadedRows &queries, const HeadedRows &keys) {
   return width > kWideHead && width > kManyTimes * keys.sizes[kRows];
 }
 
-/// Of any mask of these queries: whether it is one of some or all of their heads and rows.
-bool isMaskOf(const HeadedRows &queries, Value mask) {
-  if (shapeOf(mask).empty())
-    return false;
-  Sizes sizes(4 - shapeOf(mask).size(), 1);
-  llvm::append_range(sizes, shapeOf(mask));
-  return llvm::all_of(std::array{kBatch, kHeads, kRows}, [&](int64_t d) {
-    return sizes[size_t(d)] == 1 || sizes[size_t(d)] == queries.sizes[size_t(d)];
-  });
+/// Whether a product is one of matrices, each with its own: [.., rows, n] with [.., n, width].
+bool isOfMatrices(NodeOp node) {
+  const size_t rank = shapeOf(node->getResult(0)).size();
+  return rank >= 3 && llvm::all_of(node.getOperands(),
+                                   [&](Value operand) { return shapeOf(operand).size() == rank; });
 }
 
-/// The last product and the order of the result: `root`, or the product that it transposes.
-struct Mixed {
-  NodeOp product;
-  int64_t rowsFirst = 0;
-};
+/// Whether all that is done to scores can be told for these heads.
+bool haveForm(const Scores &scores, const ScoreHeads &heads) {
+  const auto &temperature = scores.temperature;
+  return llvm::all_of(scores.masks,
+                      [&](const ScoreMask &mask) {
+                        return heads.form(shapeOf(mask.value), mask.scores, true).has_value();
+                      }) &&
+         (!temperature || heads.form(shapeOf(temperature->value), temperature->scores, false));
+}
 
-Mixed mixedBehind(NodeOp root) {
-  if (root.getOp() == "MatMul")
-    return {root};
-  NodeOp product = maker(root.getOperand(0), "MatMul");
-  if (!product || !product.getResult(0).hasOneUse())
-    return {};
-  const std::vector<int64_t> turned = permutationOf(root);
-  if (turned == std::vector<int64_t>{1, 0, 2})
-    return {product, 1};
-  for (int64_t rowsFirst : {1, 2})
-    if (llvm::equal(turned, kOrders[rowsFirst]))
-      return {product, rowsFirst};
-  return {};
+/// Queries by which scores are those of the heads' temperatures, before `root`.
+Value scaledBy(NodeOp root, const HeadedRows &queries, const ScoreTemperature &temperature,
+               const ScoreHeads &heads, NodeNames &names) {
+  Value factor =
+      heads.broadcast(root, "/temperature", temperature.value, temperature.scores, false, names);
+  std::vector<int64_t> sizes(4 - shapeOf(factor).size(), 1);
+  llvm::append_range(sizes, shapeOf(factor));
+  std::vector<int64_t> shape;
+  for (int64_t d : kAttentionOrders[queries.rowsFirst])
+    shape.push_back(sizes[static_cast<size_t>(d)]);
+  OpBuilder builder(root);
+  Value headed = inShape(builder, root, "/headed", queries.value, queries.shape(), names);
+  factor = inShape(builder, root, "/temperature", factor, shape, names);
+  return createNode(builder, root.getLoc(), temperature.divides ? "Div" : "Mul",
+                    names.unique(root.getName() + "/scaled"), {headed, factor}, {})
+      ->getResult(0);
 }
 
 } // namespace
@@ -284,39 +166,42 @@ namespace pdc {
 
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
 std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeNames &names) {
-  const Mixed mixed = mixedBehind(root);
+  const MixedValues mixed = MixedValues::behind(root);
   NodeOp last = mixed.product;
-  std::optional<Shares> shares = last ? sharesBehind(last.getOperand(0)) : std::nullopt;
+  if (!last || !isOfMatrices(last))
+    return std::nullopt;
+  std::optional<Shares> shares = sharesBehind(last.getOperand(0));
   std::optional<Scores> scores =
       shares ? scoresBehind(shares->scores, shares->readers, masks) : std::nullopt;
-  const size_t rank = shares ? shares->shape().size() : 0;
-  if (!scores || shapeOf(last->getResult(0)).size() != rank ||
-      shapeOf(last.getOperand(1)).size() != rank ||
-      llvm::any_of(scores->product.getOperands(),
-                   [&](Value operand) { return shapeOf(operand).size() != rank; }))
+  if (!scores || !isOfMatrices(scores->product))
     return std::nullopt;
-  auto operands = operandsOf(scores->product, last, true);
+  for (Value form : {shares->softmax->getResult(0), last->getResult(0)})
+    scores->addForm(shapeOf(form));
+  const ScoreHeads heads(scores->leading);
+  const std::optional<int64_t> order = mixed.order(heads);
+  auto operands = operandsOf(scores->product, last, heads, true);
   if (!operands)
-    operands = operandsOf(scores->product, last, false);
-  if (!operands || (scores->sharesEqually && !isMaskOf((*operands)[0], scores->mask)))
+    operands = operandsOf(scores->product, last, heads, false);
+  if (!order || !operands || !haveForm(*scores, heads))
     return std::nullopt;
   auto &[q, k, v] = *operands;
   if (hasSmallScores(q, k))
     return std::nullopt;
   if (scores->temperature)
-    q.value = scaledBy(root, q.value, q.shape(), q.rowsFirst, scores->temperature, names);
-  if (scores->isInverted)
-    scores->mask = inverted(root, scores->mask, names);
+    q.value = scaledBy(root, q, *scores->temperature, heads, names);
+  JoinedMasks joined(root, heads, kAttentionOrders[q.rowsFirst], names);
+  Value mask;
   if (scores->sharesEqually) {
     OpBuilder builder(root);
     Value queries = inShape(builder, root, "/headed", q.value, q.shape(), names);
-    std::tie(q.value, scores->mask) =
-        shareEqually(root, queries, kOrders[q.rowsFirst], scores->mask, names);
+    std::tie(mask, q.value) = joined.joinSharingEqually(scores->masks, queries);
+  } else {
+    mask = joined.join(scores->masks);
   }
   Attributes attributes = {
-      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, mixed.rowsFirst}},
+      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, *order}},
       {"scale", scores->scale * q.scale * k.scale}};
-  if (scores->past || scores->hidesLater) {
+  if (scores->past || scores->hidesLater()) {
     attributes.set("is_causal", int64_t(1));
     attributes.set("past", scores->past.value_or(0));
   }
@@ -328,7 +213,7 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
     attributes.set("samples", shares->samples());
   }
   return Composite{"SoftmaxAttention",
-                   {q.value, k.value, v.value, scores->mask, shares->random},
+                   {q.value, k.value, v.value, mask, shares->random},
                    attributes,
                    2,
                    {q.shape(), k.shape(), v.shape()}};

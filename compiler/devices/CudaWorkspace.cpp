@@ -95,11 +95,11 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
                 heads = size("heads") / size("keyHeads") * keyHeads;
   const runtime::AttentionFields whole = attentionMaskFields(fields);
   runtime::AttentionFields part = whole;
-  part.batch = batch, part.heads = heads;
+  part.batch = batch, part.heads = heads, part.masks = 0;
   const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
   const int64_t added = cudaMaskBytes(fields);
   const int64_t ofMask =
-      part.makesMaskGradient() ? cuda::kWorkspaceAlignment + 2 * part.maskGradients() : 0;
+      part.makesMaskGradient() ? cuda::kWorkspaceAlignment + 2 * part.maskGradientElements() : 0;
   const int64_t sums = fields.has("guarded") && !isGradient
                            ? 4 * size("batch") * size("heads") * size("queries")
                            : 0;
@@ -116,7 +116,7 @@ runtime::AttentionFields attentionMaskFields(const Attributes &fields) {
   f.batch = fields.integer("batch", 1), f.heads = fields.integer("heads", 1);
   f.queries = fields.integer("queries", 1), f.keys = fields.integer("keys", 1);
   f.boolean = fields.integer("boolean", 0), f.causal = fields.integer("causal", 0);
-  f.past = fields.integer("past", 0);
+  f.masks = fields.integer("masks", 0), f.past = fields.integer("past", 0);
   if (fields.has("maskStrides"))
     f.maskStrides = fields.integers("maskStrides");
   if (fields.has("results"))

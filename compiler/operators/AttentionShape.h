@@ -19,6 +19,8 @@ struct AttentionShape {
   std::vector<int64_t> rowsFirst;
   /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
   std::vector<int64_t> maskStrides;
+  /// Samples take the masks in turn: as many as there are samples, or a divisor, or one for all.
+  int64_t masks = 1;
 
   /// Throws Error for what does not fit; `mask` is the input that holds the mask.
   AttentionShape(const NodeView &node, size_t first, size_t mask);

@@ -131,7 +131,7 @@ __device__ float scoreOf(const AttentionFields &f, const void *mask, int64_t b, 
   if (!mask)
     return score;
   const Dimensions &s = f.maskStrides;
-  const int64_t at = b * s[0] + head * s[1] + i * s[2] + j * s[3];
+  const int64_t at = f.maskOf(b) * s[0] + head * s[1] + i * s[2] + j * s[3];
   if (!f.boolean)
     return score + static_cast<const float *>(mask)[at];
   return static_cast<const uint8_t *>(mask)[at] ? score : -std::numeric_limits<float>::infinity();
@@ -299,16 +299,14 @@ __global__ void keyGradients(AttentionFields f, Operands<T> in, T *gradient) {
         IsKey ? static_cast<float>(f.scale) : 1, sums, gradient);
 }
 
-/// A tile of queries and keys of the mask's gradient, which `together` samples share.
+/// A tile of queries and keys of a mask's gradient, which every `apart`-th sample shares.
 template <class T>
-__global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t together,
-                              float *gradient) {
+__global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t apart, float *gradient) {
   __shared__ Tiles tiles;
   const Work work(f.heads, f.queries, f.keys);
   Own sums = {};
-  const int64_t begin = work.b * together,
-                end = visibleFrom(f, work.first) > work.column ? begin + together : begin;
-  for (int64_t b = begin; b < end; ++b) {
+  const int64_t end = visibleFrom(f, work.first) > work.column ? f.batch : 0;
+  for (int64_t b = work.b; b < end; b += apart) {
     Recomputed<T>(f, in, b, work.head).fill(work.first, work.column, true, tiles);
     // What this thread has filled.
     forOwn([&](int r) {
@@ -378,10 +376,9 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
            f, in, static_cast<T *>(out[2]));
   if (!out[3])
     return;
-  const int64_t together = f.maskStrides[0] == 0 ? f.batch : 1;
-  launch(run,
-         f.batch / together * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.keys, kTile),
-         kBlockThreads, maskGradients<T>, f, in, together, static_cast<float *>(out[3]));
+  const int64_t apart = f.maskGradients();
+  launch(run, apart * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.keys, kTile),
+         kBlockThreads, maskGradients<T>, f, in, apart, static_cast<float *>(out[3]));
 }
 
 #define PDC_ATTENTION(T)                                                                           \

@@ -21,7 +21,8 @@ __global__ void addedMask(AttentionFields f, AddedMask made, float hidden, const
                 b = row / made.sizes[2] / made.sizes[1];
   const int64_t seen = AddedMask::hidesKeys(f) ? f.visible(i) : keys;
   const Dimensions &s = f.maskStrides;
-  const int64_t first = mask ? b * s[0] + head * s[1] + i * s[2] : 0, apart = mask ? s[3] : 0;
+  const int64_t first = mask ? f.maskOf(b) * s[0] + head * s[1] + i * s[2] : 0,
+                apart = mask ? s[3] : 0;
   for (int64_t j = threadIdx.x; j < keys; j += kRowThreads) {
     float value = j < seen ? 0 : hidden;
     if (mask && j < seen) {
@@ -85,6 +86,26 @@ struct Same {
   PDC_EITHER float operator()(float value) const { return value; }
 };
 
+/// A thread for each element of the gradients of masks that samples take in turn, as far as the
+/// part's heads have it: what its samples have made, in ascending order, beside what those before
+/// them have.
+template <class T>
+__global__ void addInTurn(AttentionFields f, int64_t samples, int64_t firstSample, int64_t ofHeads,
+                          int64_t firstElement, const T *made, float *gradient) {
+  const int64_t element = blockIdx.x * int64_t(kBlockThreads) + threadIdx.x;
+  if (element >= f.masks * ofHeads)
+    return;
+  const int64_t mask = element / ofHeads, place = element % ofHeads;
+  const int64_t first = (mask + f.masks - firstSample % f.masks) % f.masks;
+  if (first >= samples)
+    return;
+  float *to = gradient + mask * f.heads * f.queries * f.keys + firstElement + place;
+  float sum = firstSample + first < f.masks ? 0 : *to;
+  for (int64_t sample = first; sample < samples; sample += f.masks)
+    sum += float(made[sample * ofHeads + place]);
+  *to = sum;
+}
+
 } // namespace
 
 const void *maskFor(const Run &run, const AttentionFields &f, const AttentionPlan &plan,
@@ -115,14 +136,20 @@ AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &
   const T *place = static_cast<const T *>(plan.maskGradientPlace(run));
   if (!place)
     return {};
+  if (f.masks != 0)
+    return [&run, &f, place, gradient](const AttentionFields &part, int64_t b, int64_t head) {
+      const int64_t ofHead = f.queries * f.keys, ofHeads = part.heads * ofHead;
+      launch(run, ceilDivide(f.masks * ofHeads, kBlockThreads), kBlockThreads, addInTurn<T>, f,
+             part.batch, b, ofHeads, head * ofHead, place, gradient);
+    };
   return [&run, &f, place, gradient](const AttentionFields &part, int64_t b, int64_t head) {
     const bool isShared = f.maskStrides[0] == 0;
     // A part has all heads of its samples, or is of one sample, and begins at a multiple of four.
     float *to = gradient + ((isShared ? 0 : b * f.heads) + head) * f.queries * f.keys;
     if (isShared && b > 0)
-      loop(run, part.maskGradients(), Add(), into(to), to, place);
+      loop(run, part.maskGradientElements(), Add(), into(to), to, place);
     else
-      loop(run, part.maskGradients(), Same(), into(to), place);
+      loop(run, part.maskGradientElements(), Same(), into(to), place);
   };
 }
 

@@ -29,13 +29,13 @@ constexpr int64_t aligned(int64_t bytes) {
   return ceilDivide(bytes, kWorkspaceAlignment) * kWorkspaceAlignment;
 }
 
-/// With a mask of numbers in the place of one of booleans and of a past.
+/// With a mask of numbers for each sample in the place of what it is no such.
 AttentionFields asTold(AttentionFields f) {
   if (!AddedMask::isNeeded(f))
     return f;
   f.maskStrides = AddedMask(f).strides();
   f.causal = f.causal && !AddedMask::hidesKeys(f);
-  f.boolean = f.past = 0;
+  f.boolean = f.past = f.masks = 0;
   return f;
 }
 
@@ -79,6 +79,8 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
        << shapeText(f.maskStrides) << (f.boolean ? " of booleans" : "") << ", rows first "
        << shapeText(f.rowsFirst) << ", together " << f.batchTogether << " and "
        << f.keyHeadsTogether;
+  if (f.masks != 0)
+    text << ", in turn " << f.masks;
   if (f.joined != 0)
     text << ", in one tensor " << f.joined;
   if (f.makesMaskGradient())
@@ -103,7 +105,7 @@ AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
     : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
       sumBytes(sumBytesOf(whole, fields, use)), keptBytes(keptBytesOf(fields)),
       maskBytes(maskBytesOf(given)),
-      maskGradientBytes(given.makesMaskGradient() ? aligned(2 * fields.maskGradients()) : 0),
+      maskGradientBytes(given.makesMaskGradient() ? aligned(2 * fields.maskGradientElements()) : 0),
       graph(given.name), plan(describe(target, use), target, beside(rules, ownBytes()), given.name,
                               tuning, problemOf(given, use)) {}
 

@@ -145,7 +145,8 @@ private:
 
   void addMask(const void *mask) const {
     const Dimensions &strides = f.maskStrides;
-    const int64_t at = b * strides[0] + head * strides[1] + query * strides[2], step = strides[3];
+    const int64_t at = f.maskOf(b) * strides[0] + head * strides[1] + query * strides[2],
+                  step = strides[3];
     if (f.boolean) {
       const auto *bytes = static_cast<const uint8_t *>(mask) + at;
       for (int64_t j = 0; j < end; ++j)
@@ -300,8 +301,8 @@ private:
     row.clear(gradient, block.end);
     if (!out.mask)
       return;
-    const int64_t batchStride = f.maskStrides[0] ? f.heads * f.queries * f.keys : 0;
-    float *sums = out.mask + block.b * batchStride + (block.head * f.queries + row.query) * f.keys;
+    const int64_t mask = block.b % f.maskGradients();
+    float *sums = out.mask + ((mask * f.heads + block.head) * f.queries + row.query) * f.keys;
     for (int64_t j = 0; j < row.end; ++j)
       sums[j] += gradient[j];
   }
@@ -341,7 +342,7 @@ AttentionGradient::AttentionGradient(const Device &device, const AttentionFields
   requireWorkspace("attention's gradient", 4 * threads * AttentionBlocks::backward(f), device);
 }
 
-/// One mask for all of the batch: a thread sums its gradient over the batch, in ascending order.
+/// A thread sums a mask's gradient over the samples that have it, in ascending order.
 void AttentionGradient::call(const Run &run, const AttentionOperands &in,
                              std::initializer_list<float *> results) const {
   const AttentionFields &f = fields;
@@ -350,13 +351,13 @@ void AttentionGradient::call(const Run &run, const AttentionOperands &in,
     *std::array{&out.dq, &out.dk, &out.dv, &out.mask}[f.results[i]] = results.begin()[i];
   shareJoined(f, out.dq, out.dk, out.dv);
   const int64_t group = f.heads / f.keyHeads;
-  const int64_t together = out.mask && f.maskStrides[0] == 0 ? f.batch : 1;
+  const int64_t apart = out.mask ? f.maskGradients() : f.batch;
   if (out.mask)
-    std::fill_n(out.mask, f.batch / together * f.heads * f.queries * f.keys, 0.0f);
+    std::fill_n(out.mask, f.maskGradientElements(), 0.0f);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
-  for (int64_t first = 0; first < f.batch; first += together)
+  for (int64_t first = 0; first < apart; ++first)
     for (int64_t keyHead = 0; keyHead < f.keyHeads; ++keyHead)
-      for (int64_t b = first; b < first + together; ++b) {
+      for (int64_t b = first; b < f.batch; b += apart) {
         const Backward backward(f, Floats(scratchOf(run, AttentionBlocks::backward(f))), b, keyHead,
                                 in, out);
         for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)

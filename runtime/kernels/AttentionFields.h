@@ -30,6 +30,7 @@ struct AttentionFields {
   int64_t keyHeadsTogether = 0; ///< and how many heads of keys, with all that they serve
   int64_t keys = 1;
   Dimensions maskStrides{}; ///< by batch, head, query, key
+  int64_t masks = 0;        ///< that samples take in turn; 0: each has its own, or all have one
   const char *name = "";
   int64_t past = 0;
   int64_t queries = 1;
@@ -49,9 +50,13 @@ struct AttentionFields {
   constexpr bool makesMaskGradient() const {
     return std::find(results.begin(), results.end(), 3) != results.end();
   }
-  /// Elements of the mask's gradient: samples that share the mask have one together.
+  constexpr int64_t maskOf(int64_t sample) const { return masks ? sample % masks : sample; }
+  /// How many gradients of masks there are: samples that share a mask have one together.
   constexpr int64_t maskGradients() const {
-    return (maskStrides[0] == 0 ? 1 : batch) * heads * queries * keys;
+    return maskStrides[0] == 0 ? 1 : masks ? masks : batch;
+  }
+  constexpr int64_t maskGradientElements() const {
+    return maskGradients() * heads * queries * keys;
   }
   constexpr int64_t visible(int64_t query) const {
     return causal ? std::min(keys, query + 1 + past) : keys;
@@ -98,8 +103,8 @@ struct AttentionRows {
   }
 };
 
-/// The mask that stands for one of booleans, and for a past: numbers that are added to scores,
-/// repeated along dimensions of size 1.
+/// The mask that stands for one of booleans, for a past, and for some that samples take in turn:
+/// numbers that are added to scores, repeated along dimensions of size 1.
 struct AddedMask {
   int64_t sizes[4]; ///< by batch, head, query, key
 
@@ -110,7 +115,9 @@ struct AddedMask {
         sizes[d] = 1;
   }
   static constexpr bool hidesKeys(const AttentionFields &f) { return f.causal && f.past != 0; }
-  static constexpr bool isNeeded(const AttentionFields &f) { return f.boolean || hidesKeys(f); }
+  static constexpr bool isNeeded(const AttentionFields &f) {
+    return f.boolean || hidesKeys(f) || f.masks != 0;
+  }
   constexpr int64_t elements() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
   constexpr Dimensions strides() const {
     Dimensions strides = {0, 0, 0, 0};

@@ -39,8 +39,8 @@ template <class T> struct BothWidths {
 int64_t reachedMask(const AttentionFields &f) {
   const auto &s = f.maskStrides;
   return s.empty() ? 0
-                   : (f.batch - 1) * s[0] + (f.heads - 1) * s[1] + (f.queries - 1) * s[2] +
-                         (f.keys - 1) * s[3] + 1;
+                   : ((f.masks ? f.masks : f.batch) - 1) * s[0] + (f.heads - 1) * s[1] +
+                         (f.queries - 1) * s[2] + (f.keys - 1) * s[3] + 1;
 }
 
 /// Hides an eighth of the keys, never the first, and all of the row `unseen`.
@@ -110,7 +110,7 @@ template <class T> struct AttentionComparison {
                                     : static_cast<float *>(numbers);
   }
   bool hasTrainedMask() const { return wide.makesMaskGradient(); }
-  int64_t maskGradients() const { return hasTrainedMask() ? wide.maskGradients() : 0; }
+  int64_t maskGradients() const { return hasTrainedMask() ? wide.maskGradientElements() : 0; }
   const int64_t *random() const { return wide.ratio > 0 ? static_cast<int64_t *>(drawn) : nullptr; }
 
   static double step() { return std::is_same_v<T, runtime::BFloat16> ? 0x1p-8 : 0x1p-11; }

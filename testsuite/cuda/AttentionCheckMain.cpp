@@ -47,6 +47,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     AttentionFields trained = drops, ofSamples = plain;
     trained.maskStrides = {0, size * size, size, 1}, trained.results = {3};
     ofSamples.maskStrides = {heads * size * size, size * size, size, 1}, ofSamples.results = {3};
+    AttentionFields turns = padding, trainedTurns = ofSamples;
+    turns.masks = trainedTurns.masks = 2;
     AttentionFields joined = drops, pair = past;
     joined.joined = 3, pair.joined = 2;
     AttentionFields inSteps = joined;
@@ -61,6 +63,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
                            {"past", past},
                            {"trained mask, causal, dropout 0.1", trained},
                            {"trained mask of each sample", ofSamples},
+                           {"masks in turn", turns},
+                           {"trained masks in turn", trainedTurns},
                            {"in one tensor", joined},
                            {"in one tensor, rows before the batch", inSteps},
                            {"keys and values in one tensor", pair},

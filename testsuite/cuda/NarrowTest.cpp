@@ -209,13 +209,22 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   behind.causal = 1, behind.past = 2;
   ofSamples.maskStrides = {105, 35, 7, 1};
   parts.maskStrides = {0, 56, 7, 1};
-  for (runtime::AttentionFields *f : {&trained, &behind, &ofSamples, &parts})
+  // Samples take two masks in turn, in parts of one and of three of them, and of some heads.
+  runtime::AttentionFields turns = masked, trainedTurns = ofSamples, partTurns = both,
+                           sampleTurns = ofSamples;
+  turns.batch = trainedTurns.batch = partTurns.batch = 4, sampleTurns.batch = 6;
+  sampleTurns.queries = 8, sampleTurns.maskStrides = {168, 56, 7, 1}, sampleTurns.batchTogether = 3;
+  for (runtime::AttentionFields *f : {&turns, &trainedTurns, &partTurns, &sampleTurns})
+    f->masks = 2;
+  for (runtime::AttentionFields *f :
+       {&trained, &behind, &ofSamples, &parts, &trainedTurns, &partTurns, &sampleTurns})
     f->results = {3};
   // Rows before the batch.
   runtime::AttentionFields steps = drops, stepsInParts = both;
   steps.rowsFirst = {2, 2, 0, 2}, stepsInParts.rowsFirst = {2, 2, 2, 2};
-  return {plain, causal, grouped, masked,  all,    samples,   heads, both,  drops,       flags,
-          past,  every,  alone,   trained, behind, ofSamples, parts, steps, stepsInParts};
+  return {plain, causal, grouped,      masked, all,          samples,   heads,      both,
+          drops, flags,  past,         every,  alone,        trained,   behind,     ofSamples,
+          parts, steps,  stepsInParts, turns,  trainedTurns, partTurns, sampleTurns};
 }
 
 constexpr int64_t kRoomBytes = int64_t(1) << 20;

@@ -8,6 +8,7 @@ import torch
 import biased
 import pipeline
 import safetensors
+import several_masks
 from emulation import emit, on_host, train_on_host
 from test_pytorch import check_gradients
 
@@ -60,3 +61,25 @@ def test_chosen_masks_are_no_samples(models):
     attentions = re.findall(r'pdc.node "SoftmaxAttention" [^{]*{([^}]*)}.*?, (tensor<[0-9x]*xf32>)\) ->', graph.split("@evaluate")[0])
     mask = f"tensor<1x{biased.HEADS}x{biased.ROWS}x{biased.ROWS}xf32>"
     assert [("is_causal = 1" in attributes, last) for attributes, last in attentions] == [(False, mask)] * 2 + [(True, mask)] * 2
+
+
+def test_several_masks_are_pytorchs(models, tmp_path):
+    torch.manual_seed(1)
+    check_gradients(several_masks.SeveralMasks(), models("several_masks"), (several_masks.ROWS, several_masks.WIDTH), 6, False, tmp_path, 2)
+
+
+def test_several_masks_are_one(models):
+    """Also of windows, of which each image has four: there are no masks of more than those."""
+    graph = pipeline.run(pipeline.BIN / "pdc", models("several_masks"), "--gpus", 1, "--minibatch", 6, "--stop-after", "graph").stdout
+    attentions = re.findall(r'pdc.node "SoftmaxAttention" .*?, (tensor<[0-9x]*xf32>)\) ->', graph.split("@evaluate")[0])
+    rows, heads, window = several_masks.ROWS, several_masks.HEADS, several_masks.WINDOW ** 2
+    windows = f"tensor<{rows // window}x{heads}x{window}x{window}xf32>"
+    assert attentions == [windows, windows, f"tensor<6x{heads}x1x{rows}xf32>", f"tensor<6x{heads}x{rows}x{rows}xf32>"]
+
+
+@on_host
+def test_several_masks_in_16_bits(models, tmp_path):
+    """The gradients of windows' biases are sums over images, and of windows."""
+    images, labels = pipeline.draw_images(tmp_path, 8, (several_masks.ROWS, several_masks.WIDTH), 10, seed=3)
+    window = several_masks.WINDOW ** 2
+    check_biases(models("several_masks"), [f"input={images}", f"labels={labels}"], (several_masks.HEADS, window, window), 2, tmp_path)

@@ -307,6 +307,8 @@ inline std::vector<AttentionCase> attentionCases() {
           {2, 4, 2, 7, 12, 3, 3, Sizes{0, 1, 1, 1}, {12}, true, false, true, 2},
           {3, 4, 2, 9, 9, 5, 5, Sizes{2, 2, 2, 2}, {3, 1, 1, 9}, true, true, true, 3},
           {3, 2, 2, 9, 9, 4, 6, Sizes{2, 0, 2, 2}},
+          {6, 4, 2, 9, 12, 4, 6, Sizes{1, 1, 1, 1}, {3, 4, 9, 12}, false, false, true},
+          {4, 2, 2, 9, 9, 4, 4, Sizes{1, 1, 1, 1}, {2, 1, 9, 9}, true, false, false, 3, true},
           {2, 4, 2, 9, 20, 5, 6, Sizes{1, 0, 1, 1}, {2, 1, 9, 20}, true, false, true, 0, true},
           {3, 4, 2, 7, 12, 3, 3, Sizes{1, 2, 2, 2}, {12}, false, false, true, 2}};
 }

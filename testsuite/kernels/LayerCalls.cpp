@@ -83,8 +83,8 @@ AttentionFields attention(const KernelChoice &choice) {
   AttentionFields f;
   FieldReader{choice} FIELD(batch) FIELD(boolean) FIELD(causal) FIELD(compute) FIELD(guarded)
       FIELD(heads) FIELD(joined) FIELD(key) FIELD(keyHeads) FIELD(keys) FIELD(maskStrides)
-          FIELD(name) FIELD(past) FIELD(queries) FIELD(ratio) FIELD(results) FIELD(rowsFirst)
-              FIELD(samples) FIELD(scale) FIELD(valueWidth) FIELD(width);
+          FIELD(masks) FIELD(name) FIELD(past) FIELD(queries) FIELD(ratio) FIELD(results)
+              FIELD(rowsFirst) FIELD(samples) FIELD(scale) FIELD(valueWidth) FIELD(width);
   return f;
 }
 LocalResponseFields response(const KernelChoice &choice) {
