@@ -60,7 +60,7 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
-  if (!places.hold(name) && !isWeightName(name))
+  if (!places.hold(name) && !(places.changed.contains(name) && isWeightName(name)))
     return "where weights seldom stand";
   if (isTerm && kindOfMask(initializer) == MaskKind::hides)
     return "a mask, by what it holds";

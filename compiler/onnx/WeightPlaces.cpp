@@ -144,6 +144,8 @@ void WeightPlaces::add(const ModelNode &node) {
     move(node, images, images);
   if (node.op == "Conv" || node.op == "ConvTranspose")
     images.insert(node.inputs.at(0));
+  if (node.op == "ScatterND" || node.op == "ScatterElements")
+    changed.insert(node.inputs.at(0));
   if (picksElements(node))
     picked.insert(node.inputs.at(0));
   else if (leadsToItsInput(node))

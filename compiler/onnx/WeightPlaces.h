@@ -16,6 +16,8 @@ struct WeightPlaces {
   std::set<std::string> layers, states, terms, settings;
   /// Elements are picked from tables (the factors of a diffusion's steps) as often as from weights.
   std::set<std::string> picked;
+  /// Some of their elements are replaced.
+  std::set<std::string> changed;
   /// What is convolved.
   std::set<std::string> images;
   /// Read as anything else than what rules must know, such as a shape.

@@ -125,20 +125,24 @@ TEST(WeightPlaces, otherPlaces) {
 }
 
 /// A part of what a layer is named to train may be set to zeros, as torchvision's Swin v2 does with
-/// the biases of keys.
+/// the biases of keys; a buffer may be named so, too, as the causal mask of small GPTs.
 TEST(WeightPlaces, namedAsWeights) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 3] x, int64[1, 1] rows, float[1] zero) => (float[2, 3] y) {
       changed = ScatterND(f, rows, zero)
       kept = ScatterND(cache, rows, zero)
+      hidden = Equal(g, zero)
       a = Mul(x, changed)
-      y = Mul(a, kept) })");
+      b = Mul(a, kept)
+      y = Where(hidden, zero, b) })");
   *model.mutable_graph()->mutable_node(0)->mutable_input(0) = "layer.qkv.bias";
-  for (const char *name : {"layer.qkv.bias", "cache"})
+  *model.mutable_graph()->mutable_node(2)->mutable_input(0) = "layer.bias";
+  for (const char *name : {"layer.qkv.bias", "cache", "layer.bias"})
     addInitializer(model, name, {3}, {1, 2, 3});
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"layer.qkv.bias"}));
   EXPECT_EQ(reasonsOf(read(model)),
-            (std::map<std::string, std::string>{{"cache", "where weights seldom stand"}}));
+            (std::map<std::string, std::string>{{"cache", "where weights seldom stand"},
+                                                {"layer.bias", "where weights seldom stand"}}));
 }
 
 /// Coordinates beside an image, zeros that it is put on, and what an exporter has folded are
