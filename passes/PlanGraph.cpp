@@ -219,7 +219,8 @@ private:
     return found && found.getRole() == Role::Input && found.getRate() == Rate::Microbatch;
   }
 
-  /// Bytes of weights, gradient sums and optimizer state go to the first unit that touches them.
+  /// Bytes of weights, constants, gradient sums and optimizer state go to the first unit that
+  /// touches them.
   void addMemory(Operation &op) {
     MemoryOp touched = memory(op);
     if (!touched || counted.contains(touched))
@@ -238,11 +239,13 @@ private:
       [[fallthrough]];
     case Role::Weight:
     case Role::Derived:
-    case Role::Constant:
       planned.parameterBytes += bytes;
       break;
+    case Role::Constant:
+      planned.constantBytes += bytes;
+      break;
     case Role::Input:
-      planned.parameterBytes += touched.getRate() == Rate::Once ? bytes : 0;
+      planned.constantBytes += touched.getRate() == Rate::Once ? bytes : 0;
       break;
     case Role::Gradient:
       graph.units[firstAdders.try_emplace(touched, index).first->second].gradientBytes += bytes;

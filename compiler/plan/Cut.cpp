@@ -203,7 +203,7 @@ void MemorySum::subtract(const StageMemory &tied) {
 
 void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
   sum.weights += unit.parameterBytes;
-  sum.fixed += unit.gradientBytes + unit.optimizerBytes;
+  sum.fixed += unit.fixedBytes();
   sum.slot += unit.inputBytes;
   sum.inputs += unit.inputBytes;
   sum.stash += unit.stashBytes;

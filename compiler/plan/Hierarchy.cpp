@@ -177,7 +177,7 @@ void improve(Partition &best, const PlanGraph &graph, const DownSets &cuts,
 
 void StageBytes::add(const PlanUnit &unit) {
   weights += static_cast<double>(unit.parameterBytes);
-  fixed += static_cast<double>(unit.gradientBytes + unit.optimizerBytes);
+  fixed += static_cast<double>(unit.fixedBytes());
   kept += static_cast<double>(unit.stashBytes);
 }
 

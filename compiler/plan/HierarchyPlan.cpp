@@ -63,7 +63,7 @@ std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> 
     const PlanUnit &unit = graph.units[i];
     StageMemory &stage = held[stageOfUnit[i]];
     stage.weights += unit.parameterBytes;
-    stage.fixed += unit.gradientBytes + unit.optimizerBytes;
+    stage.fixed += unit.fixedBytes();
     stage.stash += unit.stashBytes;
     int64_t &most = workspace[stageOfUnit[i]];
     most = std::max(most, unit.workspaceBytes);

@@ -45,6 +45,11 @@ struct PlanUnit {
   /// The running statistics between whose uses its nodes lie: they belong to one stage. Empty: it is
   /// one kernel.
   std::string sharedState;
+  /// Of what is the same in every version of the parameters.
+  int64_t constantBytes = 0;
+
+  /// Held once, whatever the schedule.
+  int64_t fixedBytes() const { return constantBytes + gradientBytes + optimizerBytes; }
 };
 
 /// A value of one unit that others read.

@@ -36,9 +36,10 @@ struct BytesField {
 };
 constexpr BytesField bytesFields[] = {
     {"parameter_bytes", &PlanUnit::parameterBytes}, {"gradient_bytes", &PlanUnit::gradientBytes},
-    {"state_bytes", &PlanUnit::stateBytes},         {"optimizer_bytes", &PlanUnit::optimizerBytes},
-    {"stash_bytes", &PlanUnit::stashBytes},         {"halfway_bytes", &PlanUnit::halfwayBytes},
-    {"workspace_bytes", &PlanUnit::workspaceBytes}, {"input_bytes", &PlanUnit::inputBytes}};
+    {"constant_bytes", &PlanUnit::constantBytes},   {"state_bytes", &PlanUnit::stateBytes},
+    {"optimizer_bytes", &PlanUnit::optimizerBytes}, {"stash_bytes", &PlanUnit::stashBytes},
+    {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
+    {"input_bytes", &PlanUnit::inputBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;

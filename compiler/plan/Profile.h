@@ -17,8 +17,8 @@ namespace pdc {
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
 ///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1,
 ///                 "accumulation_slowdown": 1, "gradient_bytes": 0,
-///                 "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0, "halfway_bytes": 0,
-///                 "workspace_bytes": 0}],
+///                 "constant_bytes": 0, "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0,
+///                 "halfway_bytes": 0, "workspace_bytes": 0}],
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":

@@ -60,6 +60,19 @@ TEST_F(PlanGraphTest, HoldsEveryForwardUnitWithWhatComesFromIt) {
   EXPECT_EQ(graph.units[0].inputBytes, 0);
 }
 
+/// They are held once, of however many versions of the weights.
+TEST_F(PlanGraphTest, CountsConstantsApart) {
+  ASSERT_TRUE(module);
+  module->walk([](ir::MemoryOp memory) {
+    if (memory.getSymName() == "fc1.weight")
+      memory.setRole(ir::Role::Constant);
+  });
+  const PlanGraph graph = makePlanGraph(*module);
+  EXPECT_EQ(graph.units[1].parameterBytes, 0);
+  EXPECT_EQ(graph.units[1].constantBytes, 16 * 8 * 4);
+  EXPECT_EQ(graph.units[1].fixedBytes(), 2 * 16 * 8 * 4);
+}
+
 TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {
   ASSERT_TRUE(module);
   ir::UnitOp loss;

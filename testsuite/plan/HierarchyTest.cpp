@@ -30,6 +30,7 @@ PlanGraph drawBranchedGraph(int units, std::mt19937 &random) {
     unit.parameterBytes = unit.gradientBytes = draw(1) ? draw(60) : 0;
     unit.optimizerBytes = unit.parameterBytes;
     unit.stashBytes = draw(30);
+    unit.constantBytes = i % 3 == 1 ? 20 : 0;
     graph.units.push_back(unit);
     graph.values.push_back({"v" + std::to_string(i), i, {}, draw(40)});
     for (int reads = i ? draw(2) + (draw(6) > 0) : 0; reads > 0; --reads) {
@@ -151,8 +152,9 @@ private:
       return std::ceil(left / static_cast<double>(replicas)) * (weights + kept) <= most;
     if (level)
       return true;
-    double fixed =
-        sum(inside, [](const PlanUnit &unit) { return unit.gradientBytes + unit.optimizerBytes; });
+    double fixed = sum(inside, [](const PlanUnit &unit) {
+      return unit.constantBytes + unit.gradientBytes + unit.optimizerBytes;
+    });
     double flight = 1 + std::ceil((behind + left) / replicas - 1e-9);
     return fixed + flight * (weights + kept + 2 * (crossing(from) + crossing(to))) <= most;
   }

@@ -64,7 +64,7 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     update += unit.updateSeconds;
     gradients += static_cast<double>(unit.gradientBytes);
     weights += unit.parameterBytes;
-    fixed += unit.gradientBytes + unit.optimizerBytes;
+    fixed += unit.constantBytes + unit.gradientBytes + unit.optimizerBytes;
     slot += unit.inputBytes;
     stash += unit.stashBytes;
     cost.again += unit.forwardSeconds;
@@ -182,6 +182,7 @@ TEST(Partition, EqualsBruteForce) {
     std::mt19937 random = drawsOf(3, round);
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
+    graph.units[graph.units.size() / 2].constantBytes = 50;
     tieDrawnUnits(graph, random);
     addPassingGradients(graph, random);
     tied += !graph.tied.empty();
