@@ -146,6 +146,12 @@ void repeatWhole(MutableArrayRef<int64_t> own, ArrayRef<int64_t> whole, bool inT
 
 namespace pdc {
 
+std::vector<int64_t> inFour(ArrayRef<int64_t> shape) {
+  std::vector<int64_t> four(4 - shape.size(), 1);
+  llvm::append_range(four, shape);
+  return four;
+}
+
 ScoreHeads::ScoreHeads(ArrayRef<int64_t> leading)
     : batch(leading.empty() ? 1 : product(leading.drop_back().vec())),
       heads(leading.empty() ? 1 : leading.back()) {}
@@ -220,11 +226,7 @@ std::optional<int64_t> MixedValues::order(const ScoreHeads &heads) const {
   std::optional<DimensionFactors> factors = factorsOf(shape, heads, false);
   if (!factors || !factors->passView(shapeOf(NodeOp(transposition).getOperand(0))))
     return std::nullopt;
-  const std::vector<int64_t> permutation = permutationOf(transposition);
-  std::vector<int64_t> inverse(permutation.size());
-  for (auto [d, of] : llvm::enumerate(permutation))
-    inverse[static_cast<size_t>(of)] = static_cast<int64_t>(d);
-  factors->passTransposition(inverse);
+  factors->follow(permutationOf(transposition));
   for (int64_t rowsFirst : {1, 2})
     if (factors->lieAs(kAttentionOrders[rowsFirst]))
       return rowsFirst;

@@ -13,6 +13,9 @@ inline constexpr int64_t kAttentionOrders[3][4] = {{kBatch, kHeads, kRows, kWidt
                                                    {kBatch, kRows, kHeads, kWidth},
                                                    {kRows, kBatch, kHeads, kWidth}};
 
+/// With dimensions of size 1 before those of a shape of fewer than four.
+std::vector<int64_t> inFour(mlir::ArrayRef<int64_t> shape);
+
 /// How the dimensions before the last two of scores are divided.
 struct ScoreHeads {
   int64_t batch = 1, heads = 1;
@@ -29,7 +32,7 @@ struct ScoreHeads {
   };
   std::optional<Form> form(mlir::ArrayRef<int64_t> shape, mlir::ArrayRef<int64_t> scores,
                            bool inTurn) const;
-  /// A value of that shape in this form, before `root`.
+  /// A value that has such a form in it, before `root`.
   mlir::Value broadcast(ir::NodeOp root, mlir::StringRef suffix, mlir::Value value,
                         mlir::ArrayRef<int64_t> scores, bool inTurn, NodeNames &names) const;
 };

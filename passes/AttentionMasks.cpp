@@ -1,114 +1,276 @@
-#include "passes/Composites.h"
+#include "passes/AttentionMasks.h"
 
 #include "compiler/operators/AttentionShape.h"
+#include "compiler/operators/Rules.h"
 
-#include <algorithm>
-#include <limits>
+#include <cmath>
 
 using namespace mlir;
-
-namespace pdc {
+using namespace pdc;
+using namespace pdc::ir;
 
 namespace {
 
-/// Which keys a constant mask lets be seen: true, 0, or a number that hides.
-enum class Seen { yes, no, other };
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Gathers what is asked of a mask, row by row.
-class MaskReader {
+/// Below which numbers lie that are added to scores: of those that may hide keys it is infinite.
+/// Weights, and what networks compute of them and of normalised rows, are of the size of 1.
+class Magnitudes {
 public:
-  MaskReader(ElementType element, const std::vector<int64_t> &shape, bool isInverted)
-      : isFlag(isInverted || element == ElementType::boolean), isInverted(isInverted),
-        hasQueries(shape.size() > 1), keys(shape.empty() ? 1 : shape.back()) {}
+  double of(Value value) { return find(value, false, 0); }
 
-  void read(const Runs &row, int64_t query) {
-    int64_t seen = keys; // keys that are seen before the first that is not
-    bool hidesRest = true, sees = false;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const int64_t end = i + 1 < row.size() ? row[i + 1].begin : keys;
-      const Seen run = readRun(row[i], end);
-      sees |= run != Seen::no;
-      facts.hidesLater &= run == Seen::no || end <= query + 1;
-      if (run != Seen::yes)
-        seen = std::min(seen, row[i].begin);
-      hidesRest &= run == Seen::no || seen == keys;
-    }
-    facts.everyRowSees &= sees;
-    facts.allSeen &= seen == keys;
-    if (isFirst)
-      facts.past = seen - 1;
-    isFirst = false;
-    isCausal &= hidesRest && seen == std::min(keys, query + 1 + *facts.past);
+private:
+  /// Between a mask and what it is made of.
+  static constexpr int kMostNodes = 24;
+
+  /// `isFactor`: of a product of matrices, where what is made in other ways is of the size of 1.
+  double find(Value value, bool isFactor, int depth) {
+    auto [known, isNew] = found[isFactor].try_emplace(value, kInfinity);
+    if (!isNew)
+      return known->second;
+    const double made = depth == kMostNodes ? kInfinity : compute(value, isFactor, depth + 1);
+    return found[isFactor][value] = made;
   }
 
-  MaskFacts found() const {
-    MaskFacts result = facts;
-    if (isFirst || !isCausal || !hasQueries || *facts.past < 0)
-      result.past.reset();
-    result.hidesLater &= hasQueries;
+  double compute(Value value, bool isFactor, int depth) {
+    if (auto read = value.getDefiningOp<WeightVersionOp>())
+      return isTrained(read) ? 1 : kInfinity;
+    auto node = value.getDefiningOp<NodeOp>();
+    if (!node)
+      return kInfinity;
+    if (isConstant(node))
+      return ofConstant(value);
+    const StringRef op = node.getOp();
+    if (op == "LayerNormalization" || op == "Softmax" || op == "Tanh" || op == "Sigmoid")
+      return 1;
+    auto operand = [&](unsigned i) { return find(node.getOperand(i), isFactor, depth); };
+    if (op == "Mul")
+      return operand(0) * operand(1);
+    if (op == "Div" && isConstant(node.getOperand(1).getDefiningOp()))
+      return operand(0) / leastOf(node.getOperand(1));
+    if (op == "MatMul" || op == "FusedMatMul" || op == "Gemm")
+      return find(node.getOperand(0), true, depth) * find(node.getOperand(1), true, depth);
+    if (op == "Add" || op == "Sub" || op == "Where" || op == "Concat" || moves(node))
+      return ofAll(node, isFactor, depth);
+    return isFactor ? 1 : kInfinity;
+  }
+
+  static bool moves(NodeOp node) {
+    const StringRef op = node.getOp();
+    return isViewNode(node) || op == "Transpose" || op == "Gather" || op == "GatherElements" ||
+           op == "Slice" || op == "Expand" || op == "Pad";
+  }
+
+  double ofAll(NodeOp node, bool isFactor, int depth) {
+    double sum = 0;
+    for (Value operand : node.getOperands())
+      if (isa<FloatType>(getElementTypeOrSelf(operand)))
+        sum += find(operand, isFactor, depth);
+    return sum;
+  }
+
+  static bool isTrained(WeightVersionOp read) {
+    auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, read.getMemoryAttr());
+    return memory && memory.getRole() == Role::Weight;
+  }
+
+  static double ofConstant(Value value) {
+    const std::optional<pdc::Tensor> elements = constantOf(value);
+    if (!elements)
+      return kInfinity;
+    double most = 0;
+    for (double element : elements->data)
+      most = std::isnan(element) ? kInfinity : std::max(most, std::abs(element));
+    return most;
+  }
+
+  static double leastOf(Value constant) {
+    const std::optional<pdc::Tensor> elements = constantOf(constant);
+    if (!elements)
+      return 0;
+    double least = kInfinity;
+    for (double element : elements->data)
+      least = std::min(least, std::abs(element));
+    return least;
+  }
+
+  llvm::DenseMap<Value, double> found[2]; ///< by `isFactor`
+};
+
+/// Takes masks one after another, from the softmax back.
+class Together {
+public:
+  /// `splits`: a choice between numbers and one that hides counts as the numbers and a past;
+  /// `takesFinite`: a constant that adds a finite number to what it hides hides it for good.
+  Together(ConstantMasks &constants, bool splits, bool takesFinite)
+      : constants(constants), splits(splits), takesFinite(takesFinite) {}
+
+  std::optional<AttentionMasks> find(ArrayRef<ScoreMask> masks) {
+    for (const ScoreMask &mask : masks)
+      if (!take(mask))
+        return std::nullopt;
+    if (!isExact())
+      return std::nullopt;
+    const bool isAlone = known.size() == 1 && !result.sharing;
+    result.hidesLater = isAlone && known[0].hidesLater;
+    result.mayHideRows =
+        (!known.empty() || result.sharing) && !(isAlone && !result.past && known[0].everyRowSees);
     return result;
   }
 
 private:
-  Seen readRun(const Run &run, int64_t end) {
-    if (run.step == 0)
-      return readElement(run.first);
-    // Numbers that go on in steps show no more than one key as it is.
-    const Seen first = readElement(run.first);
-    const Seen last = readElement(run.first + run.step * double(end - 1 - run.begin));
-    return first == Seen::no && last == Seen::no ? Seen::no : Seen::other;
+  /// Of each mask that is joined.
+  struct Known {
+    bool isFinite, everyRowSees, hidesLater;
+  };
+
+  bool take(const ScoreMask &mask) {
+    if (shapeOf(mask.value).size() > mask.scores.size())
+      return false;
+    const MaskFacts *facts = constants.find(mask.value, mask.isInverted);
+    if (facts && facts->allSeen)
+      return true;
+    if (mask.isUnderTemperature)
+      return false; // by which it is multiplied, too
+    return mask.isFlags() ? takeFlags(mask, facts) : takeNumbers(mask, facts);
   }
 
-  Seen readElement(double element) {
-    if (isFlag)
-      return (element != 0) != isInverted ? Seen::yes : Seen::no;
-    if (element == 0)
-      return Seen::yes;
-    facts.hidesFinitely |=
-        element <= kHidden && element != -std::numeric_limits<double>::infinity();
-    return element <= kHidden ? Seen::no : Seen::other;
+  bool takeFlags(const ScoreMask &mask, const MaskFacts *facts) {
+    const double hidden = mask.hidden * mask.factor;
+    const bool isFinite = hidden != -kInfinity;
+    if (!(mask.factor > 0) || hidden > kHidden || result.sharing)
+      return false;
+    if (facts && takePast(mask, *facts, isFinite))
+      return true;
+    // A row without any key has shares all the same, unless what hides is infinite.
+    if (isFinite && !(facts && facts->everyRowSees))
+      return takeSharing(mask);
+    NodeOp both = facts ? NodeOp() : maker(mask.value, mask.isInverted ? "Or" : "And");
+    return both ? takeBoth(both, mask) : join(mask, facts, isFinite);
   }
 
-  const bool isFlag, isInverted, hasQueries;
-  const int64_t keys;
-  bool isFirst = true, isCausal = true;
-  MaskFacts facts{.everyRowSees = true, .allSeen = true, .hidesLater = true};
+  /// Nothing may be added behind it: hidden keys of such rows would differ.
+  bool takeSharing(const ScoreMask &mask) {
+    if (!result.joined.empty() || result.past || mask.factor != 1 || shapeOf(mask.value).empty())
+      return false;
+    result.sharing = mask;
+    ++finite;
+    return true;
+  }
+
+  bool takeBoth(NodeOp both, ScoreMask mask) {
+    return llvm::all_of(both.getOperands(), [&](Value flags) {
+      mask.value = behindRepetition(flags);
+      return take(mask);
+    });
+  }
+
+  bool takeNumbers(const ScoreMask &mask, const MaskFacts *facts) {
+    // What a finite number hides it may hide no more once it is multiplied, and show once it is
+    // taken away.
+    if (facts && !(mask.factor > 0 && (mask.factor == 1 || !facts->hidesFinitely)))
+      facts = nullptr;
+    else if (facts && (takesFinite || !facts->hidesFinitely) &&
+             takePast(mask, *facts, facts->hidesFinitely))
+      return true;
+    NodeOp choice = splits && !facts && mask.factor == 1 ? maker(mask.value, "Where") : NodeOp();
+    return choice && takesApart(choice, mask) ? takeChoice(choice, mask) : join(mask, facts, false);
+  }
+
+  static ScoreMask flagsOf(NodeOp choice, ScoreMask mask) {
+    mask.value = behindRepetition(choice.getOperand(0));
+    mask.hidden = numberOf(choice.getOperand(2)).value_or(0);
+    return mask;
+  }
+
+  /// Whether constants tell that all is seen, or what comes before.
+  bool takesApart(NodeOp choice, const ScoreMask &mask) {
+    const ScoreMask flags = flagsOf(choice, mask);
+    const MaskFacts *seen = constants.find(flags.value, false);
+    return seen && (seen->allSeen || (seen->past && flags.hidden <= kHidden));
+  }
+
+  /// Where(seen, added, hidden): what is added is a mask of its own, smaller than the choice.
+  bool takeChoice(NodeOp choice, ScoreMask mask) {
+    const ScoreMask flags = flagsOf(choice, mask);
+    const MaskFacts *seen = constants.find(flags.value, false);
+    if (!seen->allSeen && !takePast(flags, *seen, flags.hidden != -kInfinity))
+      return false;
+    mask.value = behindRepetition(choice.getOperand(1));
+    return take(mask);
+  }
+
+  static bool isOfEveryPair(const ScoreMask &mask) {
+    return shapeOf(mask.value).take_back(2) == ArrayRef(mask.scores).take_back(2);
+  }
+
+  bool takePast(const ScoreMask &mask, const MaskFacts &facts, bool isFinite) {
+    if (!facts.past || result.past || result.sharing || !isOfEveryPair(mask))
+      return false;
+    result.past = facts.past;
+    isPastFinite = isFinite;
+    finite += isFinite;
+    return true;
+  }
+
+  bool join(const ScoreMask &mask, const MaskFacts *facts, bool isFinite) {
+    const bool everyRowSees = facts && facts->everyRowSees;
+    known.push_back(
+        {isFinite, everyRowSees, everyRowSees && facts->hidesLater && isOfEveryPair(mask)});
+    result.joined.push_back(mask);
+    finite += isFinite;
+    return true;
+  }
+
+  /// A finite number hides for good where a row sees some key that no other mask may hide: the
+  /// scores would spread over what the number hides.
+  bool isExact() {
+    if (finite == 0)
+      return true;
+    Magnitudes magnitudes;
+    auto mayHide = [&](const ScoreMask &mask) {
+      return mask.isFlags() ||
+             !(magnitudes.of(mask.value) * std::abs(mask.factor) < std::abs(kHidden));
+    };
+    if (finite > 1 || (result.past && !isPastFinite))
+      return false;
+    for (auto [mask, facts] : llvm::zip_equal(result.joined, known))
+      if (!facts.isFinite && mayHide(mask))
+        return false;
+    return true;
+  }
+
+  ConstantMasks &constants;
+  const bool splits, takesFinite;
+  AttentionMasks result;
+  SmallVector<Known, 2> known;
+  int finite = 0; ///< how many hide by a finite number
+  bool isPastFinite = false;
 };
-
-/// Of a constant of any numbers, one row after another.
-MaskFacts factsOf(const Tensor &mask, bool isInverted) {
-  const std::vector<int64_t> &shape = mask.type.shape;
-  const int64_t keys = shape.empty() ? 1 : shape.back();
-  const int64_t queries = shape.size() < 2 ? 1 : shape.end()[-2];
-  MaskReader reader(mask.type.element, shape, isInverted);
-  for (int64_t row = 0; keys > 0 && row < mask.type.elementCount() / keys; ++row)
-    reader.read(runsOf(mask, row * keys, keys), row % queries);
-  return reader.found();
-}
-
-MaskFacts factsOf(const RunRows &mask, bool isInverted) {
-  MaskReader reader(mask.element, mask.shape, isInverted);
-  const int64_t queries = mask.held.empty() ? 1 : mask.held.back();
-  for (size_t row = 0; row < mask.rows.size(); ++row)
-    reader.read(mask.rows[row], int64_t(row) % queries);
-  MaskFacts facts = reader.found();
-  if (mask.shape.size() > 1 && mask.shape.end()[-2] != queries)
-    facts.past.reset(), facts.hidesLater = false; // all queries see the same
-  return facts;
-}
 
 } // namespace
 
-const MaskFacts *ConstantMasks::find(Value mask, bool isInverted) {
-  DenseElementsAttr elements = elementsOf(mask);
-  const RunRows *runs = elements ? nullptr : rows.find(mask);
-  if (!elements && !runs)
-    return nullptr;
-  const void *address = elements ? elements.getAsOpaquePointer() : runs;
-  auto [found, isNew] = facts.try_emplace({address, isInverted});
-  if (isNew)
-    found->second = elements ? factsOf(toTensor(elements), isInverted) : factsOf(*runs, isInverted);
-  return &found->second;
+namespace pdc {
+
+std::optional<AttentionMasks> togetherOf(ArrayRef<ScoreMask> masks, ConstantMasks &constants) {
+  for (bool splits : {true, false})
+    for (bool takesFinite : {true, false})
+      if (auto found = Together(constants, splits, takesFinite).find(masks))
+        return found;
+  return std::nullopt;
+}
+
+Value behindRepetition(Value mask) {
+  while (auto node = mask.getDefiningOp<NodeOp>()) {
+    if (node.getOp() == "Where" && numberOf(node.getOperand(1)) == 0.0 &&
+        numberOf(node.getOperand(2)) == -kInfinity)
+      mask = node.getOperand(0);
+    else if (node.getOp() == "Expand" && !shapeOf(node.getOperand(0)).empty())
+      mask = node.getOperand(0);
+    else
+      break;
+  }
+  return mask;
 }
 
 } // namespace pdc

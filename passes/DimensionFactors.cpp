@@ -22,6 +22,13 @@ void DimensionFactors::passTransposition(ArrayRef<int64_t> permutation) {
   dimensions = std::move(before);
 }
 
+void DimensionFactors::follow(ArrayRef<int64_t> permutation) {
+  SmallVector<Factors, 5> behind;
+  for (int64_t of : permutation)
+    behind.push_back(dimensions[static_cast<size_t>(of)]);
+  dimensions = std::move(behind);
+}
+
 bool DimensionFactors::passView(ArrayRef<int64_t> shape) {
   SmallVector<Factor> left; // the fastest first
   for (const Factors &factors : llvm::reverse(dimensions))

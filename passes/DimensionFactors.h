@@ -21,8 +21,10 @@ public:
 
   /// From the result of a transposition to its operand.
   void passTransposition(llvm::ArrayRef<int64_t> permutation);
-  /// From a view to what is viewed; false, and as before, where a dimension of `shape` is no
-  /// product of factors.
+  /// From its operand to its result.
+  void follow(llvm::ArrayRef<int64_t> permutation);
+  /// From a view to what is viewed, or the other way round; false, and as before, where a dimension
+  /// of `shape` is no product of factors.
   bool passView(llvm::ArrayRef<int64_t> shape);
   /// From what is repeated along dimensions of size 1 to what is repeated: `dimension` of those
   /// asked for has fewer elements, of which each served neighbours. False, and as before, where

@@ -1,6 +1,6 @@
 #include "compiler/operators/Random.h"
 #include "compiler/operators/Rules.h"
-#include "passes/AttentionScores.h"
+#include "passes/JoinedMasks.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,9 +23,7 @@ struct Shares {
 
   ArrayRef<int64_t> shape() { return shapeOf(softmax->getResult(0)); }
   /// That dropout draws for, each of which has as many heads.
-  int64_t samples() {
-    return samplesAndElements(std::vector<int64_t>(shape()), toTensorType(random.getType()))[0];
-  }
+  int64_t samples = 1;
 };
 
 /// What Where(IsNaN(x), 0, x) reads, as PyTorch exports its scaled_dot_product_attention, where
@@ -80,6 +78,8 @@ std::optional<Shares> sharesBehind(Value value) {
     if (!shares.dropout.has("key"))
       return std::nullopt;
     shares.random = dropout.getOperand(1);
+    shares.samples =
+        samplesAndElements(shapeOf(value).vec(), toTensorType(shares.random.getType()))[0];
     value = unviewed(dropout.getOperand(0));
   }
   if (Value guarded = guardedBehind(value)) {
@@ -128,36 +128,18 @@ bool hasSmallScores(const HeadedRows &queries, const HeadedRows &keys) {
 /// Whether a product is one of matrices, each with its own: [.., rows, n] with [.., n, width].
 bool isOfMatrices(NodeOp node) {
   const size_t rank = shapeOf(node->getResult(0)).size();
-  return rank >= 3 && llvm::all_of(node.getOperands(),
-                                   [&](Value operand) { return shapeOf(operand).size() == rank; });
+  return rank >= 3 && !llvm::is_contained(shapeOf(node->getResult(0)), 0) &&
+         llvm::all_of(node.getOperands(),
+                      [&](Value operand) { return shapeOf(operand).size() == rank; });
 }
 
 /// Whether all that is done to scores can be told for these heads.
-bool haveForm(const Scores &scores, const ScoreHeads &heads) {
-  const auto &temperature = scores.temperature;
-  return llvm::all_of(scores.masks,
-                      [&](const ScoreMask &mask) {
-                        return heads.form(shapeOf(mask.value), mask.scores, true).has_value();
-                      }) &&
-         (!temperature || heads.form(shapeOf(temperature->value), temperature->scores, false));
-}
-
-/// Queries by which scores are those of the heads' temperatures, before `root`.
-Value scaledBy(NodeOp root, const HeadedRows &queries, const ScoreTemperature &temperature,
-               const ScoreHeads &heads, NodeNames &names) {
-  Value factor =
-      heads.broadcast(root, "/temperature", temperature.value, temperature.scores, false, names);
-  std::vector<int64_t> sizes(4 - shapeOf(factor).size(), 1);
-  llvm::append_range(sizes, shapeOf(factor));
-  std::vector<int64_t> shape;
-  for (int64_t d : kAttentionOrders[queries.rowsFirst])
-    shape.push_back(sizes[static_cast<size_t>(d)]);
-  OpBuilder builder(root);
-  Value headed = inShape(builder, root, "/headed", queries.value, queries.shape(), names);
-  factor = inShape(builder, root, "/temperature", factor, shape, names);
-  return createNode(builder, root.getLoc(), temperature.divides ? "Div" : "Mul",
-                    names.unique(root.getName() + "/scaled"), {headed, factor}, {})
-      ->getResult(0);
+bool haveForm(const Scores &scores, const AttentionMasks &masks, const ScoreHeads &heads) {
+  auto hasForm = [&](const auto &told) {
+    return heads.form(shapeOf(told.value), told.scores, true).has_value();
+  };
+  return llvm::all_of(masks.joined, hasForm) && (!masks.sharing || hasForm(*masks.sharing)) &&
+         (!scores.temperature || hasForm(*scores.temperature));
 }
 
 } // namespace
@@ -172,8 +154,9 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
     return std::nullopt;
   std::optional<Shares> shares = sharesBehind(last.getOperand(0));
   std::optional<Scores> scores =
-      shares ? scoresBehind(shares->scores, shares->readers, masks) : std::nullopt;
-  if (!scores || !isOfMatrices(scores->product))
+      shares ? scoresBehind(shares->scores, shares->readers) : std::nullopt;
+  std::optional<AttentionMasks> told = scores ? togetherOf(scores->masks, masks) : std::nullopt;
+  if (!told || !isOfMatrices(scores->product))
     return std::nullopt;
   for (Value form : {shares->softmax->getResult(0), last->getResult(0)})
     scores->addForm(shapeOf(form));
@@ -182,38 +165,37 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
   auto operands = operandsOf(scores->product, last, heads, true);
   if (!operands)
     operands = operandsOf(scores->product, last, heads, false);
-  if (!order || !operands || !haveForm(*scores, heads))
+  if (!order || !operands || !haveForm(*scores, *told, heads))
     return std::nullopt;
   auto &[q, k, v] = *operands;
   if (hasSmallScores(q, k))
     return std::nullopt;
-  if (scores->temperature)
-    q.value = scaledBy(root, q, *scores->temperature, heads, names);
   JoinedMasks joined(root, heads, kAttentionOrders[q.rowsFirst], names);
-  Value mask;
-  if (scores->sharesEqually) {
+  if (scores->temperature || told->sharing) {
     OpBuilder builder(root);
-    Value queries = inShape(builder, root, "/headed", q.value, q.shape(), names);
-    std::tie(mask, q.value) = joined.joinSharingEqually(scores->masks, queries);
-  } else {
-    mask = joined.join(scores->masks);
+    q.value = inShape(builder, root, "/headed", q.value, q.shape(), names);
   }
+  if (scores->temperature)
+    q.value = joined.scaled(*scores->temperature, q.value);
+  const auto [queries, mask, inTurn] = joined.join(*told, q.value);
   Attributes attributes = {
       {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, *order}},
       {"scale", scores->scale * q.scale * k.scale}};
-  if (scores->past || scores->hidesLater()) {
+  if (told->past || told->hidesLater) {
     attributes.set("is_causal", int64_t(1));
-    attributes.set("past", scores->past.value_or(0));
+    attributes.set("past", told->past.value_or(0));
   }
-  if (shares->isGuarded && scores->mayHideRows())
+  if (inTurn)
+    attributes.set("masks", inTurn);
+  if (shares->isGuarded && told->mayHideRows)
     attributes.set("is_guarded", int64_t(1));
   if (shares->random) {
     attributes.set("key", shares->dropout.integer("key", 0));
     attributes.set("ratio", shares->dropout.number("ratio", 0.5));
-    attributes.set("samples", shares->samples());
+    attributes.set("samples", shares->samples);
   }
   return Composite{"SoftmaxAttention",
-                   {q.value, k.value, v.value, mask, shares->random},
+                   {queries, k.value, v.value, mask, shares->random},
                    attributes,
                    2,
                    {q.shape(), k.shape(), v.shape()}};

@@ -30,7 +30,7 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
     choice.fields.set("causal", int64_t(1)), choice.fields.set("past", given.integer("past", 0));
   if (reader.hasInput(node, mask)) {
     choice.fields.set("maskStrides", shape.maskStrides);
-    if (shape.masks > 1 && shape.masks < shape.batch)
+    if (shape.masks != 0)
       choice.fields.set("masks", shape.masks);
     if (reader.inputType(node, mask).element == ElementType::boolean)
       choice.fields.set("boolean", int64_t(1));

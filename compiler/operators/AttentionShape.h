@@ -19,13 +19,16 @@ struct AttentionShape {
   std::vector<int64_t> rowsFirst;
   /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
   std::vector<int64_t> maskStrides;
-  /// Samples take the masks in turn: as many as there are samples, or a divisor, or one for all.
-  int64_t masks = 1;
+  /// That samples take in turn; 0: each has its own, or all have one.
+  int64_t masks = 0;
 
   /// Throws Error for what does not fit; `mask` is the input that holds the mask.
   AttentionShape(const NodeView &node, size_t first, size_t mask);
 
   std::vector<int64_t> result() const;
+  int64_t maskOf(int64_t sample) const { return masks ? sample % masks : sample; }
+  /// How many gradients of masks there are: samples that share a mask have one together.
+  int64_t maskGradients() const { return maskStrides[0] == 0 ? 1 : masks ? masks : batch; }
   std::vector<int64_t> perRow() const { return {batch, heads, queries}; }
   /// Which of the tensors that there are holds operand 0 to 2.
   size_t tensorOf(size_t operand) const;

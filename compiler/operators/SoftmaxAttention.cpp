@@ -19,8 +19,8 @@ namespace pdc {
 /// and `key`, as Dropout has them, with input random. Heads of keys and values serve groups of
 /// neighbouring heads of queries. A row whose scores are all minus infinity has shares of 0, and
 /// infinity for its logarithm, as PyTorch's scaled_dot_product_attention has it; `is_guarded` says
-/// that such rows may be, so that no kernel may take that for what cannot happen. Of fewer masks
-/// than samples, which are as often as not windows of images, these take them in turn.
+/// that such rows may be, so that no kernel may take that for what cannot happen. Samples take
+/// `masks` in turn, as windows of images do, where that is given and not 0.
 ///
 /// Without V, K has the heads of keys and those of values behind one another; without K and V, Q
 /// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients, of
@@ -86,13 +86,14 @@ AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) 
     refuse(node, "attribute 'past' is negative: the first queries would see nothing");
   if (!node.hasInput(mask))
     return;
-  const std::vector<int64_t> &shape = node.input(mask).shape;
-  masks = shape.size() == 4 ? std::max<int64_t>(shape[0], 1) : 1;
-  const std::vector<int64_t> scores = {masks, heads, queries, keys};
-  if (batch % masks != 0 || broadcastShape(node, shape, scores) != scores)
-    refuse(node, "mask " + node.input(mask).toString() + " does not broadcast to " +
-                     shapeText({batch, heads, queries, keys}) +
-                     ", nor to a divisor of its samples");
+  masks = node.attributes.integer("masks", 0);
+  if (masks < 0 || (masks != 0 && batch % masks != 0))
+    refuse(node, std::to_string(batch) + " samples cannot take " + std::to_string(masks) +
+                     " masks in turn, expected a divisor of them");
+  const std::vector<int64_t> scores = {masks ? masks : batch, heads, queries, keys};
+  if (broadcastShape(node, node.input(mask).shape, scores) != scores)
+    refuse(node,
+           "mask " + node.input(mask).toString() + " does not broadcast to " + shapeText(scores));
   maskStrides = broadcastStrides(node.input(mask).shape, scores);
 }
 
@@ -204,7 +205,7 @@ private:
       product += q.data[at(0, b, h, i, d)] * k.data[at(1, b, h, j, d)];
     if (!mask)
       return scale() * product;
-    const double element = mask->data[offsetOf({b % shape.masks, h, i, j}, shape.maskStrides)];
+    const double element = mask->data[offsetOf({shape.maskOf(b), h, i, j}, shape.maskStrides)];
     if (mask->type.element != ElementType::boolean)
       return scale() * product + element;
     return element != 0 ? scale() * product : -std::numeric_limits<double>::infinity();
@@ -298,8 +299,8 @@ std::vector<TensorType> inferGradient(const NodeView &node) {
     types.push_back(node.input(1 + tensor));
   if (node.outputCount <= types.size() || !node.hasInput(kGradMask))
     return types;
-  types.push_back(
-      {node.input(kGradMask).element, {shape.masks, shape.heads, shape.queries, shape.keys}});
+  types.push_back({node.input(kGradMask).element,
+                   {shape.maskGradients(), shape.heads, shape.queries, shape.keys}});
   return types;
 }
 
@@ -334,7 +335,8 @@ std::vector<Tensor> evaluateGradient(const NodeView &node, std::span<const Tenso
             r.scale() * ds * r.q.data[r.at(0, b, h, i, d)];
       }
       if (results.size() > s.tensors())
-        results.back().data[((b % s.masks * s.heads + h) * s.queries + i) * s.keys + j] += ds;
+        results.back().data[((b % s.maskGradients() * s.heads + h) * s.queries + i) * s.keys + j] +=
+            ds;
     }
   } while (advance(index, s.perRow()));
   return results;

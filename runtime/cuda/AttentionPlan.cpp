@@ -29,7 +29,7 @@ constexpr int64_t aligned(int64_t bytes) {
   return ceilDivide(bytes, kWorkspaceAlignment) * kWorkspaceAlignment;
 }
 
-/// With a mask of numbers for each sample in the place of what it is no such.
+/// With numbers that are added in the place of other masks, of a past, and of turns.
 AttentionFields asTold(AttentionFields f) {
   if (!AddedMask::isNeeded(f))
     return f;

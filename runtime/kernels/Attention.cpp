@@ -90,16 +90,14 @@ public:
 
   /// Scores become shares by their `logSum`, and `gradients`, those of the shares, the scores'.
   void differentiate(float logSum, float product, float *gradients) const {
-    for (int64_t j = 0; j < vectors; j += kLanes) {
-      const Vector share = packed::exponential(Values::load(scores + j) - logSum);
-      Values::store(scores + j, share);
-      Values::store(gradients + j, share * (Values::load(gradients + j) - product));
-    }
+    shareBy(logSum);
+    for (int64_t j = 0; j < vectors; j += kLanes)
+      Values::store(gradients + j,
+                    Values::load(scores + j) * (Values::load(gradients + j) - product));
   }
   /// The same where shares are dropped: scores become what dropout leaves of the shares.
   void differentiate(float logSum, float product, float *gradients, const int64_t *random) const {
-    for (int64_t j = 0; j < vectors; j += kLanes)
-      Values::store(scores + j, packed::exponential(Values::load(scores + j) - logSum));
+    shareBy(logSum);
     Draws(*this, random).each(vectors, [=, this](int64_t j, float kept) {
       const float share = scores[j];
       gradients[j] = share * (kept * gradients[j] - product);
@@ -112,6 +110,20 @@ public:
   float *const scores;
 
 private:
+  /// Below that, where a finite number hides all keys of a row, the logarithm of the row's sum is
+  /// rounded off beside the number.
+  static constexpr float kCoarse = -1000;
+
+  /// Scores become shares again.
+  void shareBy(float logSum) const {
+    if (logSum < kCoarse) {
+      normalise();
+      return;
+    }
+    for (int64_t j = 0; j < vectors; j += kLanes)
+      Values::store(scores + j, packed::exponential(Values::load(scores + j) - logSum));
+  }
+
   /// And no score is something else, such as no number.
   bool isUnseen() const {
     return std::all_of(scores, scores + vectors, [](float score) { return score == kNever; });

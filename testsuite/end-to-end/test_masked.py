@@ -26,12 +26,12 @@ class Images(torch.nn.Module):
 
 
 class Padded(torch.nn.Module):
-    """Attention by hand, as tutorials write it: a number stands where a word is padding, or comes later."""
+    """Attention by hand, as tutorials write it: a number stands, or is added, where a word is padding, or comes later."""
 
-    def __init__(self, hides_by, is_causal):
+    def __init__(self, hides_by, is_causal, adds=False):
         super().__init__()
         self.words, self.qkv, self.leave = torch.nn.Embedding(12, 16), torch.nn.Linear(16, 48), torch.nn.Linear(16, 10)
-        self.hides_by, self.is_causal = hides_by, is_causal
+        self.hides_by, self.is_causal, self.adds = hides_by, is_causal, adds
 
     def forward(self, words):
         rows = words.shape[1]
@@ -39,8 +39,19 @@ class Padded(torch.nn.Module):
         hidden = (words == 0).view(-1, 1, 1, rows)
         if self.is_causal:
             hidden = hidden | torch.ones(rows, rows, dtype=torch.bool).triu(1)
-        shares = (q @ k.transpose(-2, -1) / 8**0.5).masked_fill(hidden, self.hides_by).softmax(-1)
+        scores = q @ k.transpose(-2, -1) / 8**0.5
+        shares = (scores + hidden.float() * self.hides_by if self.adds else scores.masked_fill(hidden, self.hides_by)).softmax(-1)
         return self.leave((shares @ v).transpose(1, 2).reshape(-1, rows, 16).sum(1))
+
+
+def check_padded(net, words, tmp_path):
+    model = tmp_path / "padded.onnx"
+    torch.onnx.export(net, (words,), str(model), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=["words"], output_names=["scores"],
+                      dynamic_axes={"words": {0: "batch"}, "scores": {0: "batch"}})
+    graph = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 1, "--minibatch", BATCH, "--stop-after", "graph").stdout
+    assert graph.split("@evaluate")[0].count('pdc.node "SoftmaxAttention"') == 1
+    check_step(net, model, {"words": words}, tmp_path)
 
 
 @pytest.mark.parametrize("hides_by, is_causal", [(-1e9, False), (-1e9, True), (-math.inf, False), (-math.inf, True)])
@@ -53,14 +64,19 @@ def test_padding_is_hidden(hides_by, is_causal, tmp_path):
     else:
         words[0] = 0
         words[1, :2] = 0
-    net = Padded(hides_by, is_causal).train()
-    model = tmp_path / "padded.onnx"
-    torch.onnx.export(net, (words,), str(model), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
-                      do_constant_folding=False, input_names=["words"], output_names=["scores"],
-                      dynamic_axes={"words": {0: "batch"}, "scores": {0: "batch"}})
-    graph = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 1, "--minibatch", BATCH, "--stop-after", "graph").stdout
-    assert graph.split("@evaluate")[0].count('pdc.node "SoftmaxAttention"') == 1
-    check_step(net, model, {"words": words}, tmp_path)
+    check_padded(Padded(hides_by, is_causal).train(), words, tmp_path)
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("hides_by", [-1e4, -1e9, -3.4e38])
+def test_padding_is_hidden_by_what_is_added(hides_by, tmp_path):
+    """All of a sample, too: beside such a number there is no room for the logarithm of a row's sum, by which shares are computed again.
+    On GPUs, as in the libraries' attention, the gradients of such rows are those of shares that add up to more than 1."""
+    torch.manual_seed(2)
+    words = torch.randint(0, 12, (BATCH, 6))
+    words[0] = 0
+    words[1, :2] = 0
+    check_padded(Padded(hides_by, False, adds=True).train(), words, tmp_path)
 
 
 def test_images_among_words(tmp_path):

@@ -287,6 +287,8 @@ struct AttentionCase {
       given.set("is_guarded", int64_t(1));
     if (isCausal)
       given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));
+    if (mask.size() == 4 && mask[0] != 1 && mask[0] != batch)
+      given.set("masks", mask[0]);
     if (drops)
       given.set("ratio", 0.3), given.set("key", int64_t(77)), given.set("samples", samples());
     return given;

@@ -89,14 +89,15 @@ static std::vector<Case> attentions(Draw &draw) {
   dropping.set("key", int64_t(5));
   Tensor q = draw.reals({2, 4, 3, 2}), k = draw.reals({2, 2, 4, 2}), v = draw.reals({2, 2, 4, 3});
   Tensor qt = draw.reals({2, 3, 4, 2}), vt = draw.reals({2, 4, 2, 3});
-  // Samples that take masks in turn.
+  Attributes inTurn = plain;
+  inTurn.set("masks", int64_t(2));
   Tensor four = draw.reals({4, 4, 3, 2}), k4 = draw.reals({4, 2, 4, 2}),
          v4 = draw.reals({4, 2, 4, 3});
   return {{"SoftmaxAttention", plain, {q, k, v}, {0, 1, 2}, 2},
           {"SoftmaxAttention", plain, {q, k, v, seen}, {0, 1, 2}, 2},
           {"SoftmaxAttention", plain, {q, k, v, draw.reals({4, 1, 4})}, {0, 1, 2, 3}, 2},
           {"SoftmaxAttention", plain, {q, k, v, draw.reals({2, 1, 3, 1})}, {0, 1, 2, 3}, 2},
-          {"SoftmaxAttention", plain, {four, k4, v4, draw.reals({2, 4, 3, 4})}, {0, 1, 2, 3}, 2},
+          {"SoftmaxAttention", inTurn, {four, k4, v4, draw.reals({2, 4, 3, 4})}, {0, 1, 2, 3}, 2},
           {"SoftmaxAttention", turned, {qt, k, vt}, {0, 1, 2}, 2},
           {"SoftmaxAttention", dropping, {qt, k, vt, absent, random}, {0, 1, 2}, 2},
           {"SoftmaxAttention", dropping, {qt, k, vt, draw.reals({3, 4}), random}, {0, 1, 2, 3}, 2}};
@@ -191,8 +192,8 @@ TEST(TransformerGradient, AttentionIsOnnxs) {
 
 TEST(TransformerGradient, AttentionRefuses) {
   Draw draw;
-  auto refuses = [&](Shape q, Shape k, Shape v, Shape mask, int64_t past = 0) {
-    Attributes plain = {{"rows_first", Shape{0, 0, 0, 0}}, {"past", past}};
+  auto refuses = [&](Shape q, Shape k, Shape v, Shape mask, int64_t past = 0, int64_t masks = 0) {
+    Attributes plain = {{"rows_first", Shape{0, 0, 0, 0}}, {"past", past}, {"masks", masks}};
     EXPECT_THROW(run({"SoftmaxAttention",
                       plain,
                       {draw.reals(q), draw.reals(k), draw.reals(v), draw.reals(mask)},
@@ -205,8 +206,11 @@ TEST(TransformerGradient, AttentionRefuses) {
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 4, 2}, {5});
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {4, 4});
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {5}, -1);
-  refuses({3, 1, 4, 2}, {3, 1, 5, 2}, {3, 1, 5, 2}, {2, 1, 4, 5});
-  refuses({2, 1, 4, 2}, {2, 1, 5, 2}, {2, 1, 5, 2}, {4, 1, 4, 5});
+  // Masks in turn that are not told of, or are others than those, or no divisor of the samples.
+  refuses({4, 1, 4, 2}, {4, 1, 5, 2}, {4, 1, 5, 2}, {2, 1, 4, 5});
+  refuses({4, 1, 4, 2}, {4, 1, 5, 2}, {4, 1, 5, 2}, {4, 1, 4, 5}, 0, 2);
+  refuses({3, 1, 4, 2}, {3, 1, 5, 2}, {3, 1, 5, 2}, {2, 1, 4, 5}, 0, 2);
+  refuses({3, 1, 4, 2}, {3, 1, 5, 2}, {3, 1, 5, 2}, {3, 1, 4, 5}, 0, -3);
   // Heads of keys that leave none to queries, of one tensor.
   for (int64_t keyHeads : {-1, 0, 2, 3, 4}) {
     Attributes joined = {{"rows_first", Shape{0, 0, 0, 0}}, {"key_heads", keyHeads}};

@@ -2,7 +2,7 @@
 // RUN: pdc-opt %s --recognise-composites -o /dev/null 2>&1 | FileCheck %s --check-prefix=TOLD
 
 // TOLD-DAG: warning: the attention that ends at 'y4' is computed as two products and a softmax, whose scores are written and kept for the backward pass, rather than by one kernel: its softmax 'p4' does not go over the last dimension
-// TOLD-DAG: warning: the attention that ends at 'y3' (and 4 like it) is {{.*}}: its masks, or how its heads lie, have no form that it knows
+// TOLD-DAG: warning: the attention that ends at 'y3' (and 7 like it) is {{.*}}: its masks, or how its heads lie, have no form that it knows
 // TOLD-DAG: warning: the attention that ends at 'y1' (and 1 like it) is {{.*}}: its shares, which 'p1' makes, have other readers, too
 
 pdc.memory @q input microbatch : tensor<2x2x3x4xf32>
@@ -21,6 +21,10 @@ pdc.memory @ten metric update : tensor<2x2x3x4xf32>
 pdc.memory @single input microbatch : tensor<2x1x3x4xf32>
 pdc.memory @shares metric update : tensor<2x2x3x3xf32>
 pdc.memory @scores metric update : tensor<2x2x3x3xf32>
+pdc.memory @faint metric update : tensor<2x2x3x4xf32>
+pdc.memory @product metric update : tensor<2x2x3x4xf32>
+pdc.memory @none input microbatch : tensor<0x2x3x4xf32>
+pdc.memory @none_y metric update : tensor<0x2x3x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-NOT: SoftmaxAttention
@@ -92,5 +96,33 @@ func.func @train() {
   %p10 = pdc.node "Softmax" "p10"(%qk10) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %y10 = pdc.node "MatMul" "y10"(%p10, %repeated) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %y10 into @ten : tensor<2x2x3x4xf32>
+
+  // A number that hides no more once a small factor has made it faint.
+  %low4 = pdc.node "Constant" "low4"() {value = dense<-1.0e+04> : tensor<f32>} : () -> tensor<f32>
+  %small = pdc.node "Constant" "small"() {value = dense<9.99999974E-5> : tensor<f32>} : () -> tensor<f32>
+  %faint_qk = pdc.node "MatMul" "faint_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %faint_a = pdc.node "Where" "faint_a"(%lower, %faint_qk, %low4) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %faint_b = pdc.node "Mul" "faint_b"(%faint_a, %small) {} : (tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %faint_p = pdc.node "Softmax" "faint_p"(%faint_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %faint = pdc.node "MatMul" "faint"(%faint_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %faint into @faint : tensor<2x2x3x4xf32>
+
+  // Products that may hide, under a finite number.
+  %far = pdc.node "Constant" "far"() {value = dense<-3.0e+09> : tensor<3x1xf32>} : () -> tensor<3x1xf32>
+  %outer = pdc.node "MatMul" "outer"(%far, %padding) {} : (tensor<3x1xf32>, tensor<2x1x1x3xf32>) -> tensor<2x1x3x3xf32>
+  %product_qk = pdc.node "MatMul" "product_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %product_a = pdc.node "Add" "product_a"(%product_qk, %outer) {} : (tensor<2x2x3x3xf32>, tensor<2x1x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %product_b = pdc.node "Where" "product_b"(%lower, %product_a, %low) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %product_p = pdc.node "Softmax" "product_p"(%product_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %product = pdc.node "MatMul" "product"(%product_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %product into @product : tensor<2x2x3x4xf32>
+
+  // Heads of no sample.
+  %none = pdc.read @none : tensor<0x2x3x4xf32>
+  %none_t = pdc.node "Transpose" "none_t"(%none) {perm = array<i64: 0, 1, 3, 2>} : (tensor<0x2x3x4xf32>) -> tensor<0x2x4x3xf32>
+  %none_qk = pdc.node "MatMul" "none_qk"(%none, %none_t) {} : (tensor<0x2x3x4xf32>, tensor<0x2x4x3xf32>) -> tensor<0x2x3x3xf32>
+  %none_p = pdc.node "Softmax" "none_p"(%none_qk) {axis = -1 : i64} : (tensor<0x2x3x3xf32>) -> tensor<0x2x3x3xf32>
+  %none_y = pdc.node "MatMul" "none_y"(%none_p, %none) {} : (tensor<0x2x3x3xf32>, tensor<0x2x3x4xf32>) -> tensor<0x2x3x4xf32>
+  pdc.accumulate %none_y into @none_y : tensor<0x2x3x4xf32>
   return
 }

@@ -15,6 +15,9 @@ pdc.memory @flags metric update : tensor<2x2x3x4xf32>
 pdc.memory @scaled metric update : tensor<2x2x3x4xf32>
 pdc.memory @equal metric update : tensor<2x2x3x4xf32>
 pdc.memory @finite metric update : tensor<2x2x3x4xf32>
+pdc.memory @away metric update : tensor<2x2x3x4xf32>
+pdc.memory @faint metric update : tensor<2x2x3x4xf32>
+pdc.memory @choice metric update : tensor<2x2x3x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-DAG: %[[Q:.*]] = pdc.read @q
@@ -22,6 +25,7 @@ pdc.memory @finite metric update : tensor<2x2x3x4xf32>
 // CHECK-DAG: %[[PADDING:.*]] = pdc.read @padding
 // CHECK-DAG: %[[FULL:.*]] = pdc.read @full
 // CHECK-DAG: %[[BIAS:.*]] = pdc.weight_version @bias
+// CHECK-DAG: %[[UPPER:.*]] = pdc.node "Constant" "upper"
 func.func @train() {
   %q = pdc.read @q : tensor<2x2x3x4xf32>
   %k = pdc.read @k : tensor<2x2x3x4xf32>
@@ -101,5 +105,36 @@ func.func @train() {
   %finite_p = pdc.node "Softmax" "finite_p"(%finite_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %finite = pdc.node "MatMul" "finite"(%finite_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %finite into @finite : tensor<2x2x3x4xf32>
+
+  // What is taken away shows what it would hide; and hides no more what is multiplied by a small number.
+  // CHECK: %[[SHOWS:.*]] = pdc.node "Mul" "away/mask"(%[[UPPER]], %
+  // CHECK: pdc.node "SoftmaxAttention" "away"(%[[Q]], %{{[0-9a-z]*}}, %[[V]], %[[SHOWS]]) {rows_first = array<i64: 0, 0, 0, 0>, scale = 1.000000e+00 : f64}
+  %away_qk = pdc.node "MatMul" "away_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %away_a = pdc.node "Sub" "away_a"(%away_qk, %upper) {} : (tensor<2x2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x2x3x3xf32>
+  %away_p = pdc.node "Softmax" "away_p"(%away_a) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %away = pdc.node "MatMul" "away"(%away_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %away into @away : tensor<2x2x3x4xf32>
+  // CHECK: %[[FAINT:.*]] = pdc.node "Mul" "faint/mask"(%[[UPPER]], %
+  // CHECK: pdc.node "SoftmaxAttention" "faint"(%[[Q]], %{{[0-9a-z]*}}, %[[V]], %[[FAINT]]) {rows_first = array<i64: 0, 0, 0, 0>, scale = 9.99
+  %small = pdc.node "Constant" "small"() {value = dense<9.99999971E-10> : tensor<f32>} : () -> tensor<f32>
+  %faint_qk = pdc.node "MatMul" "faint_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %faint_a = pdc.node "Add" "faint_a"(%faint_qk, %upper) {} : (tensor<2x2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x2x3x3xf32>
+  %faint_b = pdc.node "Mul" "faint_b"(%faint_a, %small) {} : (tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %faint_p = pdc.node "Softmax" "faint_p"(%faint_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %faint = pdc.node "MatMul" "faint"(%faint_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %faint into @faint : tensor<2x2x3x4xf32>
+
+  // A number that a choice adds where it hides, beside padding that may hide what it shows, stays with the choice.
+  // CHECK: %[[CHOSEN:.*]] = pdc.node "Where" "choice_c"
+  // CHECK: %[[BESIDE:.*]] = pdc.node "Add" "choice/mask"(%[[PADDING]], %[[CHOSEN]])
+  // CHECK: pdc.node "SoftmaxAttention" "choice"(%[[Q]], %{{[0-9a-z]*}}, %[[V]], %[[BESIDE]]) {rows_first = array<i64: 0, 0, 0, 0>, scale = 1.000000e+00 : f64}
+  %lower = pdc.node "Constant" "lower"() {value = dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>} : () -> tensor<3x3xi1>
+  %choice_c = pdc.node "Where" "choice_c"(%lower, %bias, %low) {} : (tensor<3x3xi1>, tensor<2x3x3xf32>, tensor<f32>) -> tensor<2x3x3xf32>
+  %choice_qk = pdc.node "MatMul" "choice_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %choice_a = pdc.node "Add" "choice_a"(%choice_qk, %choice_c) {} : (tensor<2x2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %choice_b = pdc.node "Add" "choice_b"(%choice_a, %padding) {} : (tensor<2x2x3x3xf32>, tensor<2x1x1x3xf32>) -> tensor<2x2x3x3xf32>
+  %choice_p = pdc.node "Softmax" "choice_p"(%choice_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %choice = pdc.node "MatMul" "choice"(%choice_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %choice into @choice : tensor<2x2x3x4xf32>
   return
 }

@@ -17,6 +17,9 @@ pdc.memory @shifted metric update : tensor<4x2x3x4xf32>
 pdc.memory @both metric update : tensor<4x2x3x4xf32>
 pdc.memory @five metric update : tensor<2x2x3x2x4xf32>
 pdc.memory @cooled metric update : tensor<4x2x3x4xf32>
+pdc.memory @random input microbatch : tensor<6xi64>
+pdc.memory @flat_rows input microbatch : tensor<8x3x4xf32>
+pdc.memory @drops metric update : tensor<8x3x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-DAG: %[[ROWS:.*]] = pdc.read @rows :
@@ -118,5 +121,20 @@ func.func @train() {
   %cooled_p = pdc.node "Softmax" "cooled_p"(%cooled_d) {axis = -1 : i64} : (tensor<4x2x3x3xf32>) -> tensor<4x2x3x3xf32>
   %cooled = pdc.node "MatMul" "cooled"(%cooled_p, %v) {} : (tensor<4x2x3x3xf32>, tensor<4x2x3x4xf32>) -> tensor<4x2x3x4xf32>
   pdc.accumulate %cooled into @cooled : tensor<4x2x3x4xf32>
+
+  // Dropout draws as for the shares that it reads, whatever the softmax had for samples.
+  // CHECK: pdc.node "SoftmaxAttention" "drops"({{.*}} {key = 5 : i64, ratio = 5.000000e-01 : f64, rows_first = array<i64: 0, 0, 0, 0>, samples = 4 : i64
+  %random = pdc.read @random : tensor<6xi64>
+  %flat_rows = pdc.read @flat_rows : tensor<8x3x4xf32>
+  %drops_t = pdc.node "Transpose" "drops_t"(%flat_rows) {perm = array<i64: 0, 2, 1>} : (tensor<8x3x4xf32>) -> tensor<8x4x3xf32>
+  %drops_qk = pdc.node "MatMul" "drops_qk"(%flat_rows, %drops_t) {} : (tensor<8x3x4xf32>, tensor<8x4x3xf32>) -> tensor<8x3x3xf32>
+  %drops_w_shape = pdc.node "Constant" "drops_w_shape"() {value = dense<[1, 8, 3, 3]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %drops_w = pdc.node "Reshape" "drops_w"(%drops_qk, %drops_w_shape) {} : (tensor<8x3x3xf32>, tensor<4xi64>) -> tensor<1x8x3x3xf32>
+  %drops_p = pdc.node "Softmax" "drops_p"(%drops_w) {axis = -1 : i64} : (tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
+  %drops_u_shape = pdc.node "Constant" "drops_u_shape"() {value = dense<[8, 3, 3]> : tensor<3xi64>} : () -> tensor<3xi64>
+  %drops_u = pdc.node "Reshape" "drops_u"(%drops_p, %drops_u_shape) {} : (tensor<1x8x3x3xf32>, tensor<3xi64>) -> tensor<8x3x3xf32>
+  %drops_d = pdc.node "Dropout" "drops_d"(%drops_u, %random) {key = 5 : i64, ratio = 5.0e-01 : f64} : (tensor<8x3x3xf32>, tensor<6xi64>) -> tensor<8x3x3xf32>
+  %drops = pdc.node "MatMul" "drops"(%drops_d, %flat_rows) {} : (tensor<8x3x3xf32>, tensor<8x3x4xf32>) -> tensor<8x3x4xf32>
+  pdc.accumulate %drops into @drops : tensor<8x3x4xf32>
   return
 }
