@@ -1,6 +1,7 @@
 #include "runtime/Executor.h"
 
 #include "runtime/Error.h"
+#include "runtime/MemoryTensors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -70,6 +71,51 @@ std::string Executor::remedy(int64_t number, bool isOfRate) const {
   return text.str();
 }
 
+namespace {
+
+/// Of the weights of a rank: whose numbers are none, and what lies furthest from 0 of the others.
+struct WeightNumbers {
+  std::vector<std::string> broken;
+  std::string furthest;
+  float magnitude = -1;
+
+  void add(const Memory &memory, const float *values) {
+    float most = 0;
+    for (int64_t i = 0; i < memory.bytes / 4; ++i) {
+      if (!std::isfinite(values[i]))
+        return broken.push_back(memory.name);
+      most = std::max(most, std::abs(values[i]));
+    }
+    if (most > magnitude)
+      magnitude = most, furthest = memory.name;
+  }
+};
+
+} // namespace
+
+/// Whether a loss that is no number comes of weights that are none since an earlier update, or is
+/// made of finite ones, and how large those are.
+std::string Executor::describeWeights() const {
+  WeightNumbers numbers;
+  std::vector<std::byte> copy;
+  for (const Memory &memory : program.memories)
+    if (memory.role == Role::weight && memory.element == ElementType::f32 &&
+        isTrained(program, memory))
+      numbers.add(memory, reinterpret_cast<const float *>(look(*this, memory, copy)));
+  std::ostringstream text;
+  if (!numbers.broken.empty()) {
+    text << "here '" << numbers.broken[0] << "'";
+    if (const size_t others = numbers.broken.size() - 1)
+      text << " and " << others << (others == 1 ? " other" : " others");
+    text << (numbers.broken.size() == 1 ? " holds" : " hold")
+         << " numbers that are nan or infinite since an earlier update; ";
+  } else if (numbers.magnitude >= 0) {
+    text << "the weights here are finite, '" << numbers.furthest << "' up to " << numbers.magnitude
+         << "; ";
+  }
+  return text.str();
+}
+
 /// Seen before the backward pass of its microbatch starts: no weight has heard of it.
 /// Where looking would stop a device, sums are looked at (`requireFiniteSum`).
 void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
@@ -78,7 +124,7 @@ void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
   int64_t number = step + (program.asynchronous ? microbatch / program.microbatches : 0);
   throw Error("step ", number, ": the loss is ", nameOf(*loss), " after ",
               inputs->describe(microbatch), " in stage ", stage.info->id, " on rank ", program.rank,
-              "; expected a finite number; ", remedy(number));
+              "; expected a finite number; ", describeWeights(), remedy(number));
 }
 
 /// The sum over microbatches: what is not finite in one of them is not finite here.

@@ -78,6 +78,11 @@ protected:
     EXPECT_NE(errors.find(" of epoch 0 in stage " + rank + " on rank " + rank), std::string::npos)
         << errors;
     EXPECT_NE(errors.find("lower --lr (1e+12 at this step)"), std::string::npos) << errors;
+    const std::string weight = "'w" + rank + "'";
+    EXPECT_TRUE(
+        errors.find("; the weights here are finite, " + weight + " up to ") != std::string::npos ||
+        errors.find("; here " + weight + " holds numbers that are nan") != std::string::npos)
+        << errors;
     int64_t step = lastSaved(save);
     ASSERT_GT(step, 0);
     for (const std::vector<float> &weight : weights(checkpoint(save, step), shape.stages))
@@ -112,6 +117,32 @@ TEST_F(Ending, LossThatIsNoNumberEndsTheRun) {
   for (bool asynchronous : {false, true})
     for (int stages : {1, 3})
       expectDivergence({.stages = stages, .microbatches = 2, .asynchronous = asynchronous});
+}
+
+/// Without --clip-norm, the loss of the step behind tells of it, and what is known where it is.
+TEST_F(Ending, GradientThatIsNoNumberBreaksWeights) {
+  Shape shape{.stages = 2, .microbatches = 2};
+  std::string saved = folder / "saved";
+  ASSERT_NO_FATAL_FAILURE(saveBrokenStep(shape, saved));
+  EXPECT_EQ(run(shape, 16, {"--steps", "3", "--lr", "0", "--resume", saved}), 1);
+  EXPECT_NE(errors.find("error: step 3: the loss is nan"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("; the weights here are finite, 'w1' up to 3e+38; lower"),
+            std::string::npos)
+      << errors;
+}
+
+TEST_F(Ending, WeightsThatAreNoNumbersAreNamed) {
+  Shape shape{.stages = 2, .microbatches = 2};
+  std::string saved = folder / "saved";
+  ASSERT_EQ(run(shape, 16, {"--steps", "1", "--save", saved}), 0) << errors;
+  overwriteWeight(checkpoint(saved, 1), 0, 2, 1e30f);
+  overwriteWeight(checkpoint(saved, 1), 1, 2, 1e-36f);
+  EXPECT_EQ(run(shape, 16, {"--steps", "3", "--lr", "1e12", "--resume", saved}), 1);
+  EXPECT_NE(
+      errors.find("; here 'w1' holds numbers that are nan or infinite since an earlier update; "
+                  "lower"),
+      std::string::npos)
+      << errors;
 }
 
 TEST_F(Ending, GradientThatIsNoNumberEndsTheRun) {
