@@ -54,7 +54,7 @@ def export(script, path, *options):
     here = pathlib.Path(__file__).parent / f"{script}.py"
     paths = os.pathsep.join([str(MODELS), os.environ.get("PYTHONPATH", "")])
     run("/usr/bin/python3", here if here.exists() else MODELS / f"{script}.py", path, *options,
-        env=os.environ | {"PYTHONPATH": paths})
+        env=os.environ | {"PYTHONPATH": paths}, timeout=3600)  # networks of full size take an exporter minutes
     return path
 
 
