@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Below which numbers lie that are added to scores: of those that may hide keys it is infinite.
-/// Weights, and what networks compute of them and of normalised rows, are of the size of 1.
+/// Bounds of what is added to scores, or infinity where nothing tells of any. Weights, and what
+/// networks compute of them and of normalised rows, count as of the size of 1.
 class Magnitudes {
 public:
   double of(Value value) { return find(value, false, 0); }
