@@ -13,28 +13,27 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Bounds of what is added to scores, or infinity where nothing tells of any. Weights, and what
-/// networks compute of them and of normalised rows, count as of the size of 1.
+/// Bounds of what is added to scores, or infinity where nothing tells of any. Weights, what is
+/// projected by them, and normalised rows count as of the size of 1.
 class Magnitudes {
 public:
-  double of(Value value) { return find(value, false, 0); }
+  double of(Value value) { return find(value, 0); }
 
 private:
   /// Between a mask and what it is made of.
   static constexpr int kMostNodes = 24;
 
-  /// `isFactor`: of a product of matrices, where what is made in other ways is of the size of 1.
-  double find(Value value, bool isFactor, int depth) {
-    auto [known, isNew] = found[isFactor].try_emplace(value, kInfinity);
+  double find(Value value, int depth) {
+    auto [known, isNew] = found.try_emplace(value, kInfinity);
     if (!isNew)
       return known->second;
-    const double made = depth == kMostNodes ? kInfinity : compute(value, isFactor, depth + 1);
-    return found[isFactor][value] = made;
+    const double made = depth == kMostNodes ? kInfinity : compute(value, depth + 1);
+    return found[value] = made;
   }
 
-  double compute(Value value, bool isFactor, int depth) {
-    if (auto read = value.getDefiningOp<WeightVersionOp>())
-      return isTrained(read) ? 1 : kInfinity;
+  double compute(Value value, int depth) {
+    if (isTrained(value))
+      return 1;
     auto node = value.getDefiningOp<NodeOp>();
     if (!node)
       return kInfinity;
@@ -43,35 +42,47 @@ private:
     const StringRef op = node.getOp();
     if (op == "LayerNormalization" || op == "Softmax" || op == "Tanh" || op == "Sigmoid")
       return 1;
-    auto operand = [&](unsigned i) { return find(node.getOperand(i), isFactor, depth); };
-    if (op == "Mul")
-      return operand(0) * operand(1);
+    auto operand = [&](unsigned i) { return find(node.getOperand(i), depth); };
     if (op == "Div" && isConstant(node.getOperand(1).getDefiningOp()))
       return operand(0) / leastOf(node.getOperand(1));
-    if (op == "MatMul" || op == "FusedMatMul" || op == "Gemm")
-      return find(node.getOperand(0), true, depth) * find(node.getOperand(1), true, depth);
+    const bool isProduct = op == "MatMul" || op == "FusedMatMul" || op == "Gemm";
+    if (isProduct && llvm::any_of(node.getOperands(), isProjection))
+      return 1;
+    if (isProduct || op == "Mul")
+      return operand(0) * operand(1);
     if (op == "Add" || op == "Sub" || op == "Where" || op == "Concat" || moves(node))
-      return ofAll(node, isFactor, depth);
-    return isFactor ? 1 : kInfinity;
+      return ofAll(node, depth);
+    return kInfinity;
+  }
+
+  static bool isTrained(Value value) {
+    auto read = value.getDefiningOp<WeightVersionOp>();
+    auto memory =
+        read ? SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, read.getMemoryAttr()) : nullptr;
+    return memory && memory.getRole() == Role::Weight;
+  }
+
+  static bool isProjection(Value value) {
+    while (auto node = value.getDefiningOp<NodeOp>()) {
+      if (!isViewNode(node) && node.getOp() != "Transpose")
+        return false;
+      value = node.getOperand(0);
+    }
+    return isTrained(value);
   }
 
   static bool moves(NodeOp node) {
     const StringRef op = node.getOp();
     return isViewNode(node) || op == "Transpose" || op == "Gather" || op == "GatherElements" ||
-           op == "Slice" || op == "Expand" || op == "Pad";
+           op == "Slice" || op == "Split" || op == "Expand" || op == "Pad";
   }
 
-  double ofAll(NodeOp node, bool isFactor, int depth) {
+  double ofAll(NodeOp node, int depth) {
     double sum = 0;
     for (Value operand : node.getOperands())
       if (isa<FloatType>(getElementTypeOrSelf(operand)))
-        sum += find(operand, isFactor, depth);
+        sum += find(operand, depth);
     return sum;
-  }
-
-  static bool isTrained(WeightVersionOp read) {
-    auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, read.getMemoryAttr());
-    return memory && memory.getRole() == Role::Weight;
   }
 
   static double ofConstant(Value value) {
@@ -94,15 +105,15 @@ private:
     return least;
   }
 
-  llvm::DenseMap<Value, double> found[2]; ///< by `isFactor`
+  llvm::DenseMap<Value, double> found;
 };
 
 /// Takes masks one after another, from the softmax back.
-class Together {
+class TakenMasks {
 public:
   /// `splits`: a choice between numbers and one that hides counts as the numbers and a past;
   /// `takesFinite`: a constant that adds a finite number to what it hides hides it for good.
-  Together(ConstantMasks &constants, bool splits, bool takesFinite)
+  TakenMasks(ConstantMasks &constants, bool splits, bool takesFinite)
       : constants(constants), splits(splits), takesFinite(takesFinite) {}
 
   std::optional<AttentionMasks> find(ArrayRef<ScoreMask> masks) {
@@ -125,7 +136,7 @@ private:
   };
 
   bool take(const ScoreMask &mask) {
-    if (shapeOf(mask.value).size() > mask.scores.size())
+    if (shapeOf(mask.value).size() > mask.scoresShape.size())
       return false;
     const MaskFacts *facts = constants.find(mask.value, mask.isInverted);
     if (facts && facts->allSeen)
@@ -201,7 +212,7 @@ private:
   }
 
   static bool isOfEveryPair(const ScoreMask &mask) {
-    return shapeOf(mask.value).take_back(2) == ArrayRef(mask.scores).take_back(2);
+    return shapeOf(mask.value).take_back(2) == ArrayRef(mask.scoresShape).take_back(2);
   }
 
   bool takePast(const ScoreMask &mask, const MaskFacts &facts, bool isFinite) {
@@ -222,8 +233,9 @@ private:
     return true;
   }
 
-  /// A finite number hides for good where a row sees some key that no other mask may hide: the
-  /// scores would spread over what the number hides.
+  /// A finite number hides for good where a row sees some key that no other mask may hide, for the
+  /// scores would spread over what the number hides. That it lies far below all scores is what
+  /// exporters take for granted, too.
   bool isExact() {
     if (finite == 0)
       return true;
@@ -253,9 +265,10 @@ private:
 namespace pdc {
 
 std::optional<AttentionMasks> togetherOf(ArrayRef<ScoreMask> masks, ConstantMasks &constants) {
+  // What a past tells of is not computed, and no choice is as large as the scores.
   for (bool splits : {true, false})
     for (bool takesFinite : {true, false})
-      if (auto found = Together(constants, splits, takesFinite).find(masks))
+      if (auto found = TakenMasks(constants, splits, takesFinite).find(masks))
         return found;
   return std::nullopt;
 }

@@ -7,7 +7,7 @@ namespace pdc {
 /// Numbers that are added to scores, or flags without which another number stands there.
 struct ScoreMask {
   mlir::Value value;
-  llvm::SmallVector<int64_t, 5> scores; ///< shape of what it is told for
+  llvm::SmallVector<int64_t, 5> scoresShape; ///< of what it is told for
   /// By what the sums are multiplied before the softmax, and, where it is below 0, whether the mask
   /// is taken away from them.
   double factor = 1;

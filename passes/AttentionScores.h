@@ -8,7 +8,7 @@ namespace pdc {
 struct ScoreTemperature {
   mlir::Value value;
   bool divides = false;
-  llvm::SmallVector<int64_t, 5> scores = {}; ///< shape of what it is told for
+  llvm::SmallVector<int64_t, 5> scoresShape = {}; ///< of what it is told for
 };
 
 /// What is done to the products of queries and keys before their softmax.

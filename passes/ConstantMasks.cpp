@@ -11,8 +11,9 @@ namespace pdc {
 
 namespace {
 
-/// Which keys a constant mask lets be seen: true, 0, or a number that hides.
-enum class Seen { yes, no, other };
+/// Which keys a constant mask lets be seen: true, 0, or a number that hides; `low` are numbers that
+/// are not far enough from these to be seen beside them.
+enum class Seen { yes, no, low, other };
 
 /// Gathers what is asked of a mask, row by row.
 class MaskReader {
@@ -27,7 +28,7 @@ public:
     for (size_t i = 0; i < row.size(); ++i) {
       const int64_t end = i + 1 < row.size() ? row[i + 1].begin : keys;
       const Seen run = readRun(row[i], end);
-      sees |= run != Seen::no;
+      sees |= run == Seen::yes || run == Seen::other;
       facts.hidesLater &= run == Seen::no || end <= query + 1;
       if (run != Seen::yes)
         seen = std::min(seen, row[i].begin);
@@ -66,7 +67,7 @@ private:
       return Seen::yes;
     facts.hidesFinitely |=
         element <= kHidden && element != -std::numeric_limits<double>::infinity();
-    return element <= kHidden ? Seen::no : Seen::other;
+    return element <= kHidden ? Seen::no : element <= kHidden / 2 ? Seen::low : Seen::other;
   }
 
   const bool isFlag, isInverted, hasQueries;

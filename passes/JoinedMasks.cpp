@@ -34,7 +34,7 @@ Value JoinedMasks::viewed(StringRef suffix, Value value, const std::vector<int64
 }
 
 Value JoinedMasks::of(const ScoreMask &mask, bool inTurn) {
-  Value value = heads.broadcast(root, "/mask", mask.value, mask.scores, inTurn, names);
+  Value value = heads.broadcast(root, "/mask", mask.value, mask.scoresShape, inTurn, names);
   if (mask.isFlags())
     return mask.isInverted ? add("Not", "/seen", {value}) : value;
   return mask.factor == 1 ? value
@@ -45,7 +45,7 @@ Value JoinedMasks::of(const ScoreMask &mask, bool inTurn) {
 int64_t JoinedMasks::turnsOf(const AttentionMasks &masks) const {
   std::set<int64_t> counts;
   for (const ScoreMask &mask : masks.joined)
-    counts.insert(inFour(heads.form(shapeOf(mask.value), mask.scores, true)->viewed)[kBatch]);
+    counts.insert(inFour(heads.form(shapeOf(mask.value), mask.scoresShape, true)->viewed)[kBatch]);
   counts.erase(1);
   const bool areAlike = counts.size() == 1 && !masks.sharing && *counts.begin() != heads.batch;
   return areAlike ? *counts.begin() : 0;
@@ -93,8 +93,8 @@ JoinedMasks::Told JoinedMasks::join(const AttentionMasks &masks, Value queries) 
 }
 
 Value JoinedMasks::scaled(const ScoreTemperature &temperature, Value queries) {
-  Value factor =
-      heads.broadcast(root, "/temperature", temperature.value, temperature.scores, false, names);
+  Value factor = heads.broadcast(root, "/temperature", temperature.value, temperature.scoresShape,
+                                 false, names);
   const std::vector<int64_t> sizes = inFour(shapeOf(factor));
   std::vector<int64_t> shape;
   for (int64_t d : order)

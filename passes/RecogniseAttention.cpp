@@ -14,7 +14,7 @@ namespace {
 /// The shares, and what dropout draws from where they pass one.
 struct Shares {
   NodeOp softmax;
-  Value scores;        ///< what the softmax is of, before a guard
+  Value scores;         ///< what the softmax is of, before a guard
   unsigned readers = 1; ///< uses of the scores
   Value random;
   Attributes dropout;
@@ -136,18 +136,23 @@ bool isOfMatrices(NodeOp node) {
 /// Whether all that is done to scores can be told for these heads.
 bool haveForm(const Scores &scores, const AttentionMasks &masks, const ScoreHeads &heads) {
   auto hasForm = [&](const auto &told) {
-    return heads.form(shapeOf(told.value), told.scores, true).has_value();
+    return heads.form(shapeOf(told.value), told.scoresShape, true).has_value();
   };
   return llvm::all_of(masks.joined, hasForm) && (!masks.sharing || hasForm(*masks.sharing)) &&
          (!scores.temperature || hasForm(*scores.temperature));
 }
 
-} // namespace
+/// What an attention is made of.
+struct FoundAttention {
+  Shares shares;
+  Scores scores;
+  AttentionMasks masks;
+  ScoreHeads heads;
+  std::array<HeadedRows, 3> operands; ///< queries, keys and values
+  int64_t order;                      ///< of the result
+};
 
-namespace pdc {
-
-///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
-std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeNames &names) {
+std::optional<FoundAttention> findAttention(NodeOp root, ConstantMasks &constants) {
   const MixedValues mixed = MixedValues::behind(root);
   NodeOp last = mixed.product;
   if (!last || !isOfMatrices(last))
@@ -155,8 +160,9 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
   std::optional<Shares> shares = sharesBehind(last.getOperand(0));
   std::optional<Scores> scores =
       shares ? scoresBehind(shares->scores, shares->readers) : std::nullopt;
-  std::optional<AttentionMasks> told = scores ? togetherOf(scores->masks, masks) : std::nullopt;
-  if (!told || !isOfMatrices(scores->product))
+  std::optional<AttentionMasks> masks =
+      scores ? togetherOf(scores->masks, constants) : std::nullopt;
+  if (!masks || !isOfMatrices(scores->product))
     return std::nullopt;
   for (Value form : {shares->softmax->getResult(0), last->getResult(0)})
     scores->addForm(shapeOf(form));
@@ -165,38 +171,56 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
   auto operands = operandsOf(scores->product, last, heads, true);
   if (!operands)
     operands = operandsOf(scores->product, last, heads, false);
-  if (!order || !operands || !haveForm(*scores, *told, heads))
+  if (!order || !operands || !haveForm(*scores, *masks, heads) ||
+      hasSmallScores((*operands)[0], (*operands)[1]))
     return std::nullopt;
-  auto &[q, k, v] = *operands;
-  if (hasSmallScores(q, k))
-    return std::nullopt;
-  JoinedMasks joined(root, heads, kAttentionOrders[q.rowsFirst], names);
-  if (scores->temperature || told->sharing) {
-    OpBuilder builder(root);
-    q.value = inShape(builder, root, "/headed", q.value, q.shape(), names);
-  }
-  if (scores->temperature)
-    q.value = joined.scaled(*scores->temperature, q.value);
-  const auto [queries, mask, inTurn] = joined.join(*told, q.value);
+  return FoundAttention{*shares, *scores, *masks, heads, *operands, *order};
+}
+
+Attributes attributesOf(const FoundAttention &found, int64_t inTurn) {
+  const auto &[q, k, v] = found.operands;
+  const AttentionMasks &masks = found.masks;
+  const Shares &shares = found.shares;
   Attributes attributes = {
-      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, *order}},
-      {"scale", scores->scale * q.scale * k.scale}};
-  if (told->past || told->hidesLater) {
+      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, found.order}},
+      {"scale", found.scores.scale * q.scale * k.scale}};
+  if (masks.past || masks.hidesLater) {
     attributes.set("is_causal", int64_t(1));
-    attributes.set("past", told->past.value_or(0));
+    attributes.set("past", masks.past.value_or(0));
   }
   if (inTurn)
     attributes.set("masks", inTurn);
-  if (shares->isGuarded && told->mayHideRows)
+  if (shares.isGuarded && masks.mayHideRows)
     attributes.set("is_guarded", int64_t(1));
-  if (shares->random) {
-    attributes.set("key", shares->dropout.integer("key", 0));
-    attributes.set("ratio", shares->dropout.number("ratio", 0.5));
-    attributes.set("samples", shares->samples);
+  if (shares.random) {
+    attributes.set("key", shares.dropout.integer("key", 0));
+    attributes.set("ratio", shares.dropout.number("ratio", 0.5));
+    attributes.set("samples", shares.samples);
   }
+  return attributes;
+}
+
+} // namespace
+
+namespace pdc {
+
+///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
+std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeNames &names) {
+  std::optional<FoundAttention> found = findAttention(root, masks);
+  if (!found)
+    return std::nullopt;
+  auto &[q, k, v] = found->operands;
+  JoinedMasks joined(root, found->heads, kAttentionOrders[q.rowsFirst], names);
+  if (found->scores.temperature || found->masks.sharing) {
+    OpBuilder builder(root);
+    q.value = inShape(builder, root, "/headed", q.value, q.shape(), names);
+  }
+  if (found->scores.temperature)
+    q.value = joined.scaled(*found->scores.temperature, q.value);
+  const auto [queries, mask, inTurn] = joined.join(found->masks, q.value);
   return Composite{"SoftmaxAttention",
-                   {queries, k.value, v.value, mask, shares->random},
-                   attributes,
+                   {queries, k.value, v.value, mask, found->shares.random},
+                   attributesOf(*found, inTurn),
                    2,
                    {q.shape(), k.shape(), v.shape()}};
 }

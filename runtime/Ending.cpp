@@ -112,6 +112,8 @@ std::string Executor::describeWeights() const {
   } else if (numbers.magnitude >= 0) {
     text << "the weights here are finite, '" << numbers.furthest << "' up to " << numbers.magnitude
          << "; ";
+  } else {
+    text << "no weight is trained on this rank, and others may hold numbers that are none; ";
   }
   return text.str();
 }

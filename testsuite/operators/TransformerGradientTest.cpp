@@ -211,6 +211,8 @@ TEST(TransformerGradient, AttentionRefuses) {
   refuses({4, 1, 4, 2}, {4, 1, 5, 2}, {4, 1, 5, 2}, {4, 1, 4, 5}, 0, 2);
   refuses({3, 1, 4, 2}, {3, 1, 5, 2}, {3, 1, 5, 2}, {2, 1, 4, 5}, 0, 2);
   refuses({3, 1, 4, 2}, {3, 1, 5, 2}, {3, 1, 5, 2}, {3, 1, 4, 5}, 0, -3);
+  refuses({4, 1, 4, 2}, {4, 1, 5, 2}, {4, 1, 5, 2}, {1, 1, 4, 5}, 0, 2);
+  refuses({4, 1, 4, 2}, {4, 1, 5, 2}, {4, 1, 5, 2}, {4, 5}, 0, 2);
   // Heads of keys that leave none to queries, of one tensor.
   for (int64_t keyHeads : {-1, 0, 2, 3, 4}) {
     Attributes joined = {{"rows_first", Shape{0, 0, 0, 0}}, {"key_heads", keyHeads}};

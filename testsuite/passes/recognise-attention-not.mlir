@@ -2,7 +2,7 @@
 // RUN: pdc-opt %s --recognise-composites -o /dev/null 2>&1 | FileCheck %s --check-prefix=TOLD
 
 // TOLD-DAG: warning: the attention that ends at 'y4' is computed as two products and a softmax, whose scores are written and kept for the backward pass, rather than by one kernel: its softmax 'p4' does not go over the last dimension
-// TOLD-DAG: warning: the attention that ends at 'y3' (and 7 like it) is {{.*}}: its masks, or how its heads lie, have no form that it knows
+// TOLD-DAG: warning: the attention that ends at 'y3' (and 8 like it) is {{.*}}: its masks, or how its heads lie, have no form that it knows
 // TOLD-DAG: warning: the attention that ends at 'y1' (and 1 like it) is {{.*}}: its shares, which 'p1' makes, have other readers, too
 
 pdc.memory @q input microbatch : tensor<2x2x3x4xf32>
@@ -25,6 +25,7 @@ pdc.memory @faint metric update : tensor<2x2x3x4xf32>
 pdc.memory @product metric update : tensor<2x2x3x4xf32>
 pdc.memory @none input microbatch : tensor<0x2x3x4xf32>
 pdc.memory @none_y metric update : tensor<0x2x3x4xf32>
+pdc.memory @other metric update : tensor<2x2x3x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-NOT: SoftmaxAttention
@@ -124,5 +125,18 @@ func.func @train() {
   %none_p = pdc.node "Softmax" "none_p"(%none_qk) {axis = -1 : i64} : (tensor<0x2x3x3xf32>) -> tensor<0x2x3x3xf32>
   %none_y = pdc.node "MatMul" "none_y"(%none_p, %none) {} : (tensor<0x2x3x3xf32>, tensor<0x2x3x4xf32>) -> tensor<0x2x3x4xf32>
   pdc.accumulate %none_y into @none_y : tensor<0x2x3x4xf32>
+
+  // Nor may what is made of them in other ways.
+  %factor = pdc.node "Constant" "factor"() {value = dense<3.0e+09> : tensor<f32>} : () -> tensor<f32>
+  %hiding = pdc.node "Mul" "hiding"(%padding, %factor) {} : (tensor<2x1x1x3xf32>, tensor<f32>) -> tensor<2x1x1x3xf32>
+  %ones = pdc.node "Constant" "ones"() {value = dense<1.0> : tensor<3x1xf32>} : () -> tensor<3x1xf32>
+  %away = pdc.node "Neg" "away"(%hiding) {} : (tensor<2x1x1x3xf32>) -> tensor<2x1x1x3xf32>
+  %spread = pdc.node "MatMul" "spread"(%ones, %away) {} : (tensor<3x1xf32>, tensor<2x1x1x3xf32>) -> tensor<2x1x3x3xf32>
+  %other_qk = pdc.node "MatMul" "other_qk"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %other_a = pdc.node "Add" "other_a"(%other_qk, %spread) {} : (tensor<2x2x3x3xf32>, tensor<2x1x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %other_b = pdc.node "Where" "other_b"(%lower, %other_a, %low) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %other_p = pdc.node "Softmax" "other_p"(%other_b) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %other = pdc.node "MatMul" "other"(%other_p, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %other into @other : tensor<2x2x3x4xf32>
   return
 }
