@@ -39,11 +39,22 @@ bool isConstantName(const std::string &name) {
          matches("Constant_[0-9]*_output_[0-9]_[0-9]*");
 }
 
+/// A BatchNormalization that is written out as arithmetic has four buffers, as DETR's frozen ones
+/// do: `statistics` are those of nodes.
+bool isOfWrittenNormalisation(const Model &model, const std::string &name,
+                              const std::set<std::string> &statistics) {
+  const std::string layer = name.substr(0, name.rfind('.') + 1), own = name.substr(layer.size());
+  const std::string mean = layer + "running_mean";
+  return (own == "weight" || own == "bias" || own == "running_mean" || own == "running_var") &&
+         model.initializers.contains(mean) && model.initializers.contains(layer + "running_var") &&
+         !statistics.contains(mean);
+}
+
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
 /// knows what its network trains. Of what it folded, factors of products are weights in another
 /// form; terms are tables and masks as often.
 std::string reasonAgainst(const Model &model, const Initializer &initializer,
-                          const WeightPlaces &places) {
+                          const WeightPlaces &places, const std::set<std::string> &statistics) {
   const std::string &name = initializer.name;
   const bool isTerm = places.terms.contains(name);
   const ExporterMetadata &metadata = model.metadata;
@@ -60,6 +71,8 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
+  if (isOfWrittenNormalisation(model, name, statistics))
+    return "of a BatchNormalization that is written out, as frozen ones are";
   if (!places.hold(name) && !(places.changed.contains(name) && isWeightName(name)))
     return "where weights seldom stand";
   if (isTerm && kindOfMask(initializer) == MaskKind::hides)
@@ -98,7 +111,7 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
     if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
         !(isOperand || (isParameter && read.contains(name))))
       continue;
-    if (std::string reason = reasonAgainst(model, initializer, places); reason.empty())
+    if (std::string reason = reasonAgainst(model, initializer, places, statistics); reason.empty())
       choice.parameters.insert(name);
     else if (!initializer.literal)
       choice.reasonsAgainst[name] = reason;

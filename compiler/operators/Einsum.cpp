@@ -231,11 +231,11 @@ std::vector<NodeValue> composeEinsum(CompositionBuilder &b) {
 std::span<const ComposedOperator> einsumForms() {
   static const ComposedOperator operators[] = {
       {{.name = "Einsum",
-       .firstOpset = 12,
-       .lastOpset = kLastOpset,
-       .inputs = {{"inputs", false, true}},
-       .outputs = {{"output"}},
-       .elements = floatElements()},
+        .firstOpset = 12,
+        .lastOpset = kLastOpset,
+        .inputs = {{"inputs", false, true}},
+        .outputs = {{"output"}},
+        .elements = numberElements()},
        composeEinsum},
   };
   return operators;

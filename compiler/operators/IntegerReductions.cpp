@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-/// Reductions of integers: kernels reduce floating point, which does not hold every integer. Loops
-/// over elements do, so that halves of what is reduced are combined until one element is left.
+/// Reductions and products of integers: kernels reduce floating point, which does not hold every
+/// integer. Loops over elements do, so that halves of what is reduced are combined until one
+/// element is left.
 namespace pdc {
 
 namespace {
@@ -115,6 +116,23 @@ std::vector<NodeValue> composeIntegerArgMax(CompositionBuilder &b) {
   return composeIntegerPlaces(b, "Max");
 }
 
+/// [.., rows, n] with [.., n, columns]: all products, and their sums.
+std::vector<NodeValue> composeIntegerMatMul(CompositionBuilder &b) {
+  const TensorType left = b.type(b.input(0)), right = b.type(b.input(1));
+  if (!isWholeNumbers(left) || left.rank() < 2 || right.rank() < 2)
+    return {};
+  std::vector<int64_t> apart = left.shape, turned(right.shape.size());
+  apart.insert(apart.end() - 1, 1);
+  std::iota(turned.begin(), turned.end(), 0);
+  std::swap(turned.end()[-1], turned.end()[-2]);
+  NodeValue columns = transposed(b, b.input(1), turned);
+  std::vector<int64_t> beside = b.type(columns).shape;
+  beside.insert(beside.end() - 2, 1);
+  NodeValue products =
+      add(b, "Mul", {reshaped(b, b.input(0), apart), reshaped(b, columns, beside)});
+  return {add(b, "ReduceSum", {products, integerVector(b, {-1})}, {{"keepdims", int64_t(0)}})};
+}
+
 } // namespace
 
 std::vector<NodeValue> composeIntegerMin(CompositionBuilder &b) {
@@ -126,6 +144,7 @@ std::vector<NodeValue> composeIntegerArgMin(CompositionBuilder &b) {
 
 std::span<const ComposedForm> integerReductionForms() {
   static const ComposedForm forms[] = {{"ArgMax", composeIntegerArgMax},
+                                       {"MatMul", composeIntegerMatMul},
                                        {"ReduceMax", composeIntegerMax},
                                        {"ReduceProd", composeIntegerProduct},
                                        {"ReduceSum", composeIntegerSum}};

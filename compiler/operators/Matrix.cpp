@@ -239,7 +239,7 @@ std::span<const Operator> matrixOperators() {
        .lastOpset = kLastOpset,
        .inputs = {{"A"}, {"B"}},
        .outputs = {{"Y"}},
-       .elements = floatElements(),
+       .elements = numberElements(),
        .infer = inferMatMul,
        .evaluate = evaluateMatMul,
        .differentiate = differentiateMatMul,

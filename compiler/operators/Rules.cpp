@@ -25,6 +25,12 @@ std::vector<ElementType> floatElements() {
   return {ElementType::f32, ElementType::f64, ElementType::f16, ElementType::bf16};
 }
 
+std::vector<ElementType> numberElements() {
+  std::vector<ElementType> elements = floatElements();
+  elements.insert(elements.end(), {ElementType::i32, ElementType::i64});
+  return elements;
+}
+
 int64_t axisFromStart(const NodeView &node, int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank)
     refuse(node,

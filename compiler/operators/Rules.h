@@ -18,7 +18,11 @@ std::string shapeText(const std::vector<int64_t> &shape);
 /// f32, f64, f16, bf16.
 std::vector<ElementType> floatElements();
 
-/// What sums over such elements, and statistics of them, are kept in: 16 bits are too few.
+/// And i32, i64.
+std::vector<ElementType> numberElements();
+
+/// What sums over floating-point elements, and statistics of them, are kept in: 16 bits are too
+/// few.
 inline ElementType sumElement(ElementType element) {
   return bytesPerElement(element) == 2 ? ElementType::f32 : element;
 }

@@ -79,6 +79,32 @@ def test_padding_is_hidden_by_what_is_added(hides_by, tmp_path):
     check_padded(Padded(hides_by, False, adds=True).train(), words, tmp_path)
 
 
+class Counted(torch.nn.Module):
+    """Products of whole numbers, as BigBird makes masks of pairs of masks, and sums of these, which no float of 32 bits holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.leave = torch.nn.Embedding(12, 8), torch.nn.Linear(8, 10)
+
+    def forward(self, words):
+        seen = (words != 0).long()
+        pairs = torch.einsum("bq,bk->bqk", seen, seen)
+        far = torch.matmul(pairs * 16777217, pairs) - 16777216 * torch.einsum("bij,bjk->bik", pairs, pairs)
+        return self.leave(torch.matmul(far.to(self.leave.weight.dtype) / 6, torch.tanh(self.words(words))).sum(1))
+
+
+def test_products_of_whole_numbers(tmp_path):
+    torch.manual_seed(2)
+    words = torch.randint(0, 12, (BATCH, 6))
+    words[:, 2] = 0
+    net, model = Counted().train(), tmp_path / "counted.onnx"
+    torch.onnx.export(net, (words,), str(model), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=["words"], output_names=["scores"],
+                      dynamic_axes={"words": {0: "batch"}, "scores": {0: "batch"}})
+    assert {"Einsum", "MatMul"} <= {node.op_type for node in onnx.load(model).graph.node}
+    check_step(net, model, {"words": words}, tmp_path)
+
+
 def test_images_among_words(tmp_path):
     torch.manual_seed(1)
     words = torch.randint(0, IMAGE, (BATCH, 6))

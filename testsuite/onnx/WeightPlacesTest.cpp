@@ -145,6 +145,33 @@ TEST(WeightPlaces, namedAsWeights) {
                                                 {"layer.bias", "where weights seldom stand"}}));
 }
 
+/// As torchvision's and Hugging Face's frozen BatchNormalizations are, whose scale and shift are
+/// buffers, too; of layers that are not, these are weights.
+TEST(WeightPlaces, writtenNormalisations) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) {
+      d = Sqrt(a)
+      scale = Div(b, d)
+      shifted = Mul(c, scale)
+      bias = Sub(e, shifted)
+      scaled = Mul(x, scale)
+      normal = Add(scaled, bias)
+      y = Mul(normal, f) })");
+  const std::pair<int, std::pair<int, const char *>> names[] = {{0, {0, "norm.running_var"}},
+                                                                {1, {0, "norm.weight"}},
+                                                                {2, {0, "norm.running_mean"}},
+                                                                {3, {0, "norm.bias"}},
+                                                                {6, {1, "other.weight"}}};
+  for (const auto &[node, operand] : names) {
+    *model.mutable_graph()->mutable_node(node)->mutable_input(operand.first) = operand.second;
+    addInitializer(model, operand.second, {3}, {1, 2, 3});
+  }
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"other.weight"}));
+  EXPECT_EQ(reasonsOf(read(model)).size(), 4);
+  EXPECT_EQ(reasonsOf(read(model)).at("norm.weight"),
+            "of a BatchNormalization that is written out, as frozen ones are");
+}
+
 /// Coordinates beside an image, zeros that it is put on, and what an exporter has folded are
 /// convolved, too.
 TEST(WeightPlaces, convolvedImages) {
