@@ -20,13 +20,16 @@ struct Obstacle {
 class PartsBehind {
 public:
   /// Nothing where the product is not the last of an attention.
-  static std::optional<Obstacle> find(NodeOp last) {
+  static std::optional<Obstacle> find(NodeOp last, ConstantMasks &masks) {
     PartsBehind parts;
     if (last.getNumOperands() != 2 || !hasHeads(last) || !parts.follow(last.getOperand(0), last, 0))
       return std::nullopt;
-    if (!parts.obstacle)
-      return Obstacle{"form", "its masks, or how its heads lie, have no form that it knows"};
-    return parts.obstacle;
+    if (parts.obstacle)
+      return parts.obstacle;
+    if (hasOtherMasks(last, masks))
+      return Obstacle{"masks", "its masks are multiplied by a temperature, or hide a row's keys "
+                               "together where one of them does so by a finite number"};
+    return Obstacle{"form", "how its heads lie has no form that it knows"};
   }
 
 private:
@@ -116,7 +119,7 @@ private:
 
 namespace pdc {
 
-void warnOfAttentionInParts(func::FuncOp function) {
+void warnOfAttentionInParts(func::FuncOp function, ConstantMasks &masks) {
   struct Layers {
     NodeOp first;
     std::string text;
@@ -125,7 +128,7 @@ void warnOfAttentionInParts(func::FuncOp function) {
   std::map<std::string, Layers> kinds; // by the kind of obstacle
   for (NodeOp node : function.getOps<NodeOp>())
     if (std::optional<Obstacle> obstacle =
-            node.getOp() == "MatMul" ? PartsBehind::find(node) : std::nullopt)
+            node.getOp() == "MatMul" ? PartsBehind::find(node, masks) : std::nullopt)
       ++kinds.try_emplace(obstacle->kind, node, obstacle->text).first->second.count;
   for (auto &[kind, layers] : kinds) {
     InFlightDiagnostic warning = layers.first.emitWarning();

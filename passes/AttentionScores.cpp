@@ -19,7 +19,7 @@ public:
     if (Value viewed = viewedRows(value))
       return read(viewed, scores);
     StringRef op = node.getOp();
-    if (op == "MatMul") {
+    if (op == "MatMul" || op == "FusedMatMul") {
       scores.product = node;
       return true;
     }

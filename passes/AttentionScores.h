@@ -13,7 +13,7 @@ struct ScoreTemperature {
 
 /// What is done to the products of queries and keys before their softmax.
 struct Scores {
-  ir::NodeOp product;
+  ir::NodeOp product; ///< a MatMul, or what has been made of one
   /// Dimensions before the last two, where there are the most of them: views divide them.
   llvm::SmallVector<int64_t, 3> leading;
   double scale = 1;

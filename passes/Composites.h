@@ -109,8 +109,11 @@ inline constexpr int64_t kWideHead = 128, kManyTimes = 3;
 /// Adds nodes before `root` only where it finds one.
 std::optional<Composite> matchAttention(ir::NodeOp root, ConstantMasks &masks, NodeNames &names);
 
+/// Whether an attention that ends with this product has masks that no one mask stands for.
+bool hasOtherMasks(ir::NodeOp last, ConstantMasks &masks);
+
 /// Of attentions that matchAttention has left as products and a softmax: one warning for all that
 /// the same stands in the way of.
-void warnOfAttentionInParts(mlir::func::FuncOp function);
+void warnOfAttentionInParts(mlir::func::FuncOp function, ConstantMasks &masks);
 
 } // namespace pdc

@@ -128,7 +128,8 @@ bool hasSmallScores(const HeadedRows &queries, const HeadedRows &keys) {
 /// Whether a product is one of matrices, each with its own: [.., rows, n] with [.., n, width].
 bool isOfMatrices(NodeOp node) {
   const size_t rank = shapeOf(node->getResult(0)).size();
-  return rank >= 3 && !llvm::is_contained(shapeOf(node->getResult(0)), 0) &&
+  return node.getOp() == "MatMul" && rank >= 3 &&
+         !llvm::is_contained(shapeOf(node->getResult(0)), 0) &&
          llvm::all_of(node.getOperands(),
                       [&](Value operand) { return shapeOf(operand).size() == rank; });
 }
@@ -203,6 +204,13 @@ Attributes attributesOf(const FoundAttention &found, int64_t inTurn) {
 } // namespace
 
 namespace pdc {
+
+bool hasOtherMasks(NodeOp last, ConstantMasks &masks) {
+  std::optional<Shares> shares = sharesBehind(last.getOperand(0));
+  std::optional<Scores> scores =
+      shares ? scoresBehind(shares->scores, shares->readers) : std::nullopt;
+  return scores && !togetherOf(scores->masks, masks);
+}
 
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
 std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeNames &names) {

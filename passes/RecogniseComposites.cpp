@@ -359,7 +359,7 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
     joinOperands(node, names);
   for (NodeOp node : all("SoftmaxAttention"))
     readSamplesFirst(node, names);
-  warnOfAttentionInParts(function);
+  warnOfAttentionInParts(function, masks);
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {

@@ -2,7 +2,8 @@
 // RUN: pdc-opt %s --recognise-composites -o /dev/null 2>&1 | FileCheck %s --check-prefix=TOLD
 
 // TOLD-DAG: warning: the attention that ends at 'y4' is computed as two products and a softmax, whose scores are written and kept for the backward pass, rather than by one kernel: its softmax 'p4' does not go over the last dimension
-// TOLD-DAG: warning: the attention that ends at 'y3' (and 8 like it) is {{.*}}: its masks, or how its heads lie, have no form that it knows
+// TOLD-DAG: warning: the attention that ends at 'y3' (and 6 like it) is {{.*}}: its masks are multiplied by a temperature, or hide a row's keys together where one of them does so by a finite number
+// TOLD-DAG: warning: the attention that ends at 'y10' (and 1 like it) is {{.*}}: how its heads lie has no form that it knows
 // TOLD-DAG: warning: the attention that ends at 'y1' (and 1 like it) is {{.*}}: its shares, which 'p1' makes, have other readers, too
 
 pdc.memory @q input microbatch : tensor<2x2x3x4xf32>
