@@ -116,10 +116,12 @@ std::vector<NodeValue> composeIntegerArgMax(CompositionBuilder &b) {
   return composeIntegerPlaces(b, "Max");
 }
 
-/// [.., rows, n] with [.., n, columns]: all products, and their sums.
+/// [.., rows, n] with [.., n, columns]: all products, and their sums. What does not fit stays what
+/// it is, and is refused as such: products would repeat a dimension of 1.
 std::vector<NodeValue> composeIntegerMatMul(CompositionBuilder &b) {
   const TensorType left = b.type(b.input(0)), right = b.type(b.input(1));
-  if (!isWholeNumbers(left) || left.rank() < 2 || right.rank() < 2)
+  if (!isWholeNumbers(left) || left.rank() < 2 || right.rank() < 2 ||
+      left.shape.back() != right.shape.end()[-2])
     return {};
   std::vector<int64_t> apart = left.shape, turned(right.shape.size());
   apart.insert(apart.end() - 1, 1);

@@ -52,6 +52,25 @@ TEST(WholeNumbers, ReductionsOfWholeNumbers) {
   EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{4, 4, 2, 1}));
 }
 
+/// Sums of products that f32 does not hold; and no dimension of 1 is repeated.
+TEST(WholeNumbers, ProductsOfMatrices) {
+  const double big = (1LL << 40) + 1;
+  const Tensor left = wholeNumbers({2, 1, 2}, {big, 2, 3, -4}),
+               right = wholeNumbers({2, 1}, {3, big});
+  const Tensor product = tapeValue({"MatMul", {}, {left, right}, {}});
+  EXPECT_EQ(product.type.toString(), "i64[2,1,1]");
+  EXPECT_EQ(product.data, (std::vector<double>{5 * big, 9 - 4 * big}));
+  EXPECT_EQ(tapeValue({"Einsum",
+                       {{"equation", "q,k->qk"}},
+                       {wholeNumbers({2}, {big, 1}), wholeNumbers({2}, {0, 2})},
+                       {}})
+                .data,
+            (std::vector<double>{0, 2 * big, 0, 2}));
+  EXPECT_THROW(
+      tapeValue({"MatMul", {}, {wholeNumbers({1, 2}, {1, 2}), wholeNumbers({1, 1}, {3})}, {}}),
+      Error);
+}
+
 /// Two that f32 takes for one.
 TEST(WholeNumbers, LargestOfWholeNumbers) {
   const double big = 1LL << 40;
