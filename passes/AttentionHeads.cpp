@@ -10,14 +10,6 @@ namespace {
 
 using Sizes = DimensionFactors::Sizes;
 
-/// Sizes of [batch, heads, rows, width] in one of the orders.
-std::vector<int64_t> inOrder(const Sizes &sizes, int64_t rowsFirst) {
-  std::vector<int64_t> shape;
-  for (int64_t d : kAttentionOrders[rowsFirst])
-    shape.push_back(sizes[static_cast<size_t>(d)]);
-  return shape;
-}
-
 /// Follows a value back through what only moves or scales its elements.
 class RowsBehind {
 public:
@@ -146,6 +138,13 @@ void repeatWhole(MutableArrayRef<int64_t> own, ArrayRef<int64_t> whole, bool inT
 
 namespace pdc {
 
+std::vector<int64_t> inOrder(ArrayRef<int64_t> sizes, ArrayRef<int64_t> order) {
+  std::vector<int64_t> shape;
+  for (int64_t d : order)
+    shape.push_back(sizes[static_cast<size_t>(d)]);
+  return shape;
+}
+
 std::vector<int64_t> inFour(ArrayRef<int64_t> shape) {
   std::vector<int64_t> four(4 - shape.size(), 1);
   llvm::append_range(four, shape);
@@ -198,7 +197,9 @@ Value ScoreHeads::broadcast(NodeOp root, StringRef suffix, Value value, ArrayRef
   return inShape(builder, root, suffix, value, form.viewed, names);
 }
 
-std::vector<int64_t> HeadedRows::shape() const { return inOrder(sizes, rowsFirst); }
+std::vector<int64_t> HeadedRows::shape() const {
+  return inOrder(sizes, kAttentionOrders[rowsFirst]);
+}
 
 std::optional<HeadedRows> headedRowsBehind(Value operand, const ScoreHeads &heads, bool isTurned,
                                            bool sharesHeads) {

@@ -13,6 +13,9 @@ inline constexpr int64_t kAttentionOrders[3][4] = {{kBatch, kHeads, kRows, kWidt
                                                    {kBatch, kRows, kHeads, kWidth},
                                                    {kRows, kBatch, kHeads, kWidth}};
 
+/// Sizes of [batch, heads, rows, width] in one of the orders.
+std::vector<int64_t> inOrder(mlir::ArrayRef<int64_t> sizes, mlir::ArrayRef<int64_t> order);
+
 /// With dimensions of size 1 before those of a shape of fewer than four.
 std::vector<int64_t> inFour(mlir::ArrayRef<int64_t> shape);
 

@@ -184,27 +184,23 @@ private:
     else if (facts && (takesFinite || !facts->hidesFinitely) &&
              takePast(mask, *facts, facts->hidesFinitely))
       return true;
-    NodeOp choice = splits && !facts && mask.factor == 1 ? maker(mask.value, "Where") : NodeOp();
-    return choice && takesApart(choice, mask) ? takeChoice(choice, mask) : join(mask, facts, false);
+    const std::optional<bool> apart =
+        splits && !facts && mask.factor == 1 ? takeApart(mask) : std::nullopt;
+    return apart ? *apart : join(mask, facts, false);
   }
 
-  static ScoreMask flagsOf(NodeOp choice, ScoreMask mask) {
-    mask.value = behindRepetition(choice.getOperand(0));
-    mask.hidden = numberOf(choice.getOperand(2)).value_or(0);
-    return mask;
-  }
-
-  /// Whether constants tell that all is seen, or what comes before.
-  bool takesApart(NodeOp choice, const ScoreMask &mask) {
-    const ScoreMask flags = flagsOf(choice, mask);
+  /// Where(seen, added, hidden): what is added is a mask of its own, smaller than the choice, where
+  /// constants tell that all is seen, or what comes before. Nothing where they do not.
+  std::optional<bool> takeApart(ScoreMask mask) {
+    NodeOp choice = maker(mask.value, "Where");
+    if (!choice)
+      return std::nullopt;
+    ScoreMask flags = mask;
+    flags.value = behindRepetition(choice.getOperand(0));
+    flags.hidden = numberOf(choice.getOperand(2)).value_or(0);
     const MaskFacts *seen = constants.find(flags.value, false);
-    return seen && (seen->allSeen || (seen->past && flags.hidden <= kHidden));
-  }
-
-  /// Where(seen, added, hidden): what is added is a mask of its own, smaller than the choice.
-  bool takeChoice(NodeOp choice, ScoreMask mask) {
-    const ScoreMask flags = flagsOf(choice, mask);
-    const MaskFacts *seen = constants.find(flags.value, false);
+    if (!seen || (!seen->allSeen && !(seen->past && flags.hidden <= kHidden)))
+      return std::nullopt;
     if (!seen->allSeen && !takePast(flags, *seen, flags.hidden != -kInfinity))
       return false;
     mask.value = behindRepetition(choice.getOperand(1));

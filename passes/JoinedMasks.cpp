@@ -95,10 +95,7 @@ JoinedMasks::Told JoinedMasks::join(const AttentionMasks &masks, Value queries) 
 Value JoinedMasks::scaled(const ScoreTemperature &temperature, Value queries) {
   Value factor = heads.broadcast(root, "/temperature", temperature.value, temperature.scoresShape,
                                  false, names);
-  const std::vector<int64_t> sizes = inFour(shapeOf(factor));
-  std::vector<int64_t> shape;
-  for (int64_t d : order)
-    shape.push_back(sizes[static_cast<size_t>(d)]);
+  const std::vector<int64_t> shape = inOrder(inFour(shapeOf(factor)), order);
   return add(temperature.divides ? "Div" : "Mul", "/scaled",
              {queries, viewed("/temperature", factor, shape)});
 }
