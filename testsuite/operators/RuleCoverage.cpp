@@ -4,8 +4,8 @@
 namespace pdc::test {
 
 /// Composed operators through which no gradient goes: of places, of constants, of updates, of
-/// random numbers, of whole numbers (CumSum, Div, Mod and reductions); and Upsample, which is read
-/// as Resize.
+/// random numbers, of whole numbers (CumSum, Div, MatMul, Mod and reductions); and Upsample, which
+/// is read as Resize.
 static const OperatorNames kWithoutGradient = {"ArgMax",
                                                "ArgMin",
                                                "Bernoulli",
@@ -17,6 +17,7 @@ static const OperatorNames kWithoutGradient = {"ArgMax",
                                                "HammingWindow",
                                                "HannWindow",
                                                "Hardmax",
+                                               "MatMul",
                                                "Mod",
                                                "RandomNormal",
                                                "RandomNormalLike",
