@@ -42,7 +42,9 @@ public:
     findAdders();
     for (Operation &op : train.getOps())
       addMemory(op);
+    findReads();
     addTied();
+    addReads();
     addPlanValues(
         train, [&](UnitOp unit) { return indexOf(unit); }, graph);
     return std::move(graph);
@@ -219,8 +221,7 @@ private:
     return found && found.getRole() == Role::Input && found.getRate() == Rate::Microbatch;
   }
 
-  /// Bytes of weights, constants, gradient sums and optimizer state go to the first unit that
-  /// touches them.
+  /// Bytes of weights, gradient sums and optimizer state go to the first unit that touches them.
   void addMemory(Operation &op) {
     MemoryOp touched = memory(op);
     if (!touched || counted.contains(touched))
@@ -238,14 +239,7 @@ private:
       planned.stateBytes += bytes;
       [[fallthrough]];
     case Role::Weight:
-    case Role::Derived:
       planned.parameterBytes += bytes;
-      break;
-    case Role::Constant:
-      planned.constantBytes += bytes;
-      break;
-    case Role::Input:
-      planned.constantBytes += touched.getRate() == Rate::Once ? bytes : 0;
       break;
     case Role::Gradient:
       graph.units[firstAdders.try_emplace(touched, index).first->second].gradientBytes += bytes;
@@ -281,19 +275,63 @@ private:
     return first;
   }
 
+  void findReads() {
+    for (Operation &op : train.getOps())
+      if (isRead(&op))
+        reads[memory(op)].push_back(&op);
+  }
+
+  /// Those that a memory's readers are planned with. Each reader of what is prepared prepares it,
+  /// and so reads what that takes.
+  std::set<int> unitsReading(MemoryOp read) {
+    std::set<int> units;
+    for (Operation *op : reads.lookup(read))
+      for (Operation *user : op->getUsers())
+        collectReaders(user, units);
+    return units;
+  }
+
+  void collectReaders(Operation *user, std::set<int> &units) {
+    auto unit = dyn_cast<UnitOp>(user);
+    if (!unit && storedValue(user))
+      units.merge(unitsReading(memory(*user)));
+    else if (unit && taskPhase(unit) == ir::Phase::Prepare)
+      for (Operation *next : unit->getUsers())
+        collectReaders(next, units);
+    else if (unit && indexOf(unit) >= 0)
+      units.insert(indexOf(unit));
+  }
+
   /// Weights that are planned with several units, each of which reads it.
   void addTied() {
-    llvm::DenseMap<Operation *, std::set<int>> readers;
-    for (Operation &read : train.getOps())
-      for (Operation *user : read.getUsers())
-        if (auto unit = dyn_cast<UnitOp>(user); unit && isRead(&read) && indexOf(unit) >= 0)
-          readers[memory(read)].insert(indexOf(unit));
     for (Operation &op : train.getOps()) {
       Value value = storedValue(&op);
       MemoryOp weight = memory(op);
-      if (auto update = value ? value.getDefiningOp<UnitOp>() : UnitOp();
-          update && weight.getRole() == Role::Weight && readers[weight].size() > 1)
-        addTied(weight, update, readers[weight]);
+      auto update = value ? value.getDefiningOp<UnitOp>() : UnitOp();
+      if (!update || weight.getRole() != Role::Weight)
+        continue;
+      if (std::set<int> units = unitsReading(weight); units.size() > 1)
+        addTied(weight, update, units);
+    }
+  }
+
+  /// Constants and what is prepared for units to read: each stage has what its units read.
+  void addReads() {
+    for (auto read : train->getParentOfType<ModuleOp>().getOps<MemoryOp>()) {
+      const Role role = read.getRole();
+      const bool isOnce = read.getRate() == Rate::Once;
+      if (role != Role::Constant && role != Role::Derived && !(role == Role::Input && isOnce))
+        continue;
+      const std::set<int> units = unitsReading(read);
+      if (units.empty())
+        continue;
+      const int64_t bytes = bytesOf(read.getType());
+      const int64_t ofVersion = role == Role::Derived && !isOnce ? bytes : 0;
+      PlanUnit &first = graph.units[*units.begin()];
+      first.parameterBytes += ofVersion;
+      first.constantBytes += bytes - ofVersion;
+      if (units.size() > 1)
+        graph.sharedReads.push_back({{units.begin(), units.end()}, ofVersion, bytes - ofVersion});
     }
   }
 
@@ -337,6 +375,7 @@ private:
   llvm::DenseSet<Operation *> counted;
   llvm::DenseMap<Operation *, int> firstAdders; ///< by sum of gradients
   llvm::DenseSet<Operation *> joined;           ///< sums of several uses
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> reads; ///< by memory
 };
 
 } // namespace

@@ -11,10 +11,14 @@ namespace pdc {
 ChainPart::ChainPart(const PlanGraph &graph, int stages)
     : graph(graph), otherStages(stages - 1), made(graph.units.size()), read(graph.units.size()),
       madeGradients(graph.units.size()), readGradients(graph.units.size()),
-      temporaries(findTemporaries(graph)), tied(graph.units.size()) {
+      tied(graph.units.size()), sharedReads(graph.units.size()),
+      temporaries(findTemporaries(graph)) {
   for (size_t weight = 0; weight < graph.tied.size(); ++weight)
     for (int unit : graph.tied[weight].units)
       tied[unit].push_back(weight);
+  for (size_t read = 0; read < graph.sharedReads.size(); ++read)
+    for (int unit : graph.sharedReads[read].units)
+      sharedReads[unit].push_back(read);
   collect(graph.values, made, read);
   collect(graph.gradients, madeGradients, readGradients);
 }
@@ -36,6 +40,7 @@ void ChainPart::startAt(int end) {
   comesIn.assign(graph.values.size(), false);
   readers.assign(graph.gradients.size(), 0);
   tiedUnits.assign(graph.tied.size(), 0);
+  holds.assign(graph.sharedReads.size(), false);
 }
 
 TiedUses ChainPart::usesOf(const TiedWeight &weight, int64_t units, bool hasFirst) const {
@@ -57,6 +62,19 @@ void ChainPart::growTied(int unit) {
   }
 }
 
+/// What the part holds of one is counted by the unit's bytes once that is its first one.
+void ChainPart::growSharedReads(int unit) {
+  for (size_t number : sharedReads[unit]) {
+    const SharedRead &read = graph.sharedReads[number];
+    const bool counts = unit == read.units.front();
+    if (holds[number] && counts)
+      memory.subtract(heldOf(read));
+    else if (!holds[number] && !counts)
+      memory.add(heldOf(read));
+    holds[number] = true;
+  }
+}
+
 void ChainPart::grow() {
   int unit = --first;
   const PlanUnit &cost = graph.units[unit];
@@ -67,6 +85,7 @@ void ChainPart::grow() {
   gradientBytes += cost.gradientBytes;
   memory.add(cost, temporaries[unit]);
   growTied(unit);
+  growSharedReads(unit);
   growValues(unit);
   growGradients(unit);
 }

@@ -55,24 +55,26 @@ public:
   int64_t leastBytes() const { return memory.with(0, 0).total({}, true) - gatheredBytes; }
 
 private:
-  /// Numbers of values by unit.
+  /// Numbers of values, or of what several units read, by unit.
   using ByUnit = std::vector<std::vector<size_t>>;
 
   static void collect(std::span<const PlanValue> values, ByUnit &made, ByUnit &read);
   void growValues(int unit);
   void growGradients(int unit);
   void growTied(int unit);
+  void growSharedReads(int unit);
 
   TiedUses usesOf(const TiedWeight &weight, int64_t units, bool hasFirst) const;
 
   const PlanGraph &graph;
   int64_t otherStages;
   ByUnit made, read, madeGradients, readGradients;
-  std::vector<int64_t> temporaries;      ///< by unit
-  std::vector<bool> comesIn;             ///< by value
-  std::vector<size_t> readers;           ///< by gradient: readers in the part
-  std::vector<std::vector<size_t>> tied; ///< tied weights by unit
-  std::vector<int64_t> tiedUnits;        ///< by tied weight: its units in the part
+  ByUnit tied, sharedReads;
+  std::vector<int64_t> temporaries; ///< by unit
+  std::vector<bool> comesIn;        ///< by value
+  std::vector<size_t> readers;      ///< by gradient: readers in the part
+  std::vector<int64_t> tiedUnits;   ///< by tied weight: its units in the part
+  std::vector<bool> holds;          ///< by shared read
   int64_t gatheredBytes = 0; ///< of sums together: a larger part may gather fewer of others
   int first = 0, last = 0;
   MemorySum memory;

@@ -180,25 +180,41 @@ int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses) {
   return tied.sumsTogether && uses.units > 0 && !uses.hasFirst ? tied.gradientBytes : 0;
 }
 
-std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+StageMemory heldOf(const SharedRead &read) {
+  StageMemory memory;
+  memory.weights = read.parameterBytes;
+  memory.fixed = read.constantBytes;
+  return memory;
+}
+
+std::vector<StageMemory> sharedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<StageMemory> stages(*std::ranges::max_element(stageOfUnit) + 1);
+  auto add = [&](int stage, const StageMemory &held) {
+    stages[stage].weights += held.weights;
+    stages[stage].fixed += held.fixed;
+  };
   for (const TiedWeight &tied : graph.tied)
-    for (const auto &[stage, uses] : usesByStage(tied, stageOfUnit)) {
-      const StageMemory own = tiedMemory(tied, uses);
-      stages[stage].weights += own.weights;
-      stages[stage].fixed += own.fixed;
-    }
+    for (const auto &[stage, uses] : usesByStage(tied, stageOfUnit))
+      add(stage, tiedMemory(tied, uses));
+  for (const SharedRead &read : graph.sharedReads) {
+    std::set<int> others;
+    for (int unit : read.units)
+      others.insert(stageOfUnit[unit]);
+    others.erase(stageOfUnit[read.units.front()]);
+    for (int stage : others)
+      add(stage, heldOf(read));
+  }
   return stages;
 }
 
-void MemorySum::add(const StageMemory &tied) {
-  sum.weights += tied.weights;
-  sum.fixed += tied.fixed;
+void MemorySum::add(const StageMemory &held) {
+  sum.weights += held.weights;
+  sum.fixed += held.fixed;
 }
 
-void MemorySum::subtract(const StageMemory &tied) {
-  sum.weights -= tied.weights;
-  sum.fixed -= tied.fixed;
+void MemorySum::subtract(const StageMemory &held) {
+  sum.weights -= held.weights;
+  sum.fixed -= held.fixed;
 }
 
 void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {

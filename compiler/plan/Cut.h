@@ -71,16 +71,20 @@ StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses);
 /// Bytes of gradients that a stage sums of a tied weight beside what its units count.
 int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses);
 
-/// The same of all tied weights, by stage.
-std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
+/// What a stage holds of memory that one of its units reads and another's bytes count.
+StageMemory heldOf(const SharedRead &read);
+
+/// What stages hold of tied weights and of shared reads beside what the bytes of their units count.
+std::vector<StageMemory> sharedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
 
 /// Sums StageMemory over the units of a stage; what crosses is added by the caller.
 class MemorySum {
 public:
   /// `sends`: its input gradients go to another stage before its weight gradients run.
   void add(const PlanUnit &unit, int64_t temporaryBytes, bool sends = true);
-  void add(const StageMemory &tied);
-  void subtract(const StageMemory &tied);
+  /// Weights and what is fixed.
+  void add(const StageMemory &held);
+  void subtract(const StageMemory &held);
   /// With what crosses its ends in a microbatch; evaluation has no gradients.
   StageMemory with(int64_t valueBytes, int64_t gradientBytes) const;
 

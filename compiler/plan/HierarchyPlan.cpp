@@ -57,7 +57,7 @@ void checkRequest(const PlanRequest &request) {
 /// What stages hold as the closed forms count it, apart from the minibatches in flight: of each a
 /// version of the weights, the kept activations and, both ways, what crosses its two cuts.
 std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
-  std::vector<StageMemory> held = tiedMemory(graph, stageOfUnit);
+  std::vector<StageMemory> held = sharedMemory(graph, stageOfUnit);
   std::vector<int64_t> workspace(held.size());
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];

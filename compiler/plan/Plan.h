@@ -72,12 +72,21 @@ struct TiedWeight {
   bool sumsTogether = false;
 };
 
+/// Memory that several units read and no gradient goes to: a constant, or what weights are prepared
+/// to. Each stage with one of them holds it; the first unit's bytes count it.
+struct SharedRead {
+  std::vector<int> units;     ///< ascending
+  int64_t parameterBytes = 0; ///< of what each version of the weights has its own of
+  int64_t constantBytes = 0;
+};
+
 /// The unit graph in topological order: what a planner sees of a model.
 struct PlanGraph {
   std::vector<PlanUnit> units;
   std::vector<PlanValue> values;    ///< later units read them
   std::vector<PlanValue> gradients; ///< the backward pass of earlier units reads them
   std::vector<TiedWeight> tied;
+  std::vector<SharedRead> sharedReads;
 };
 
 struct Link {

@@ -31,9 +31,9 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
   for (size_t i = 0; i < graph.units.size(); ++i)
     sums[stageOfUnit[i]].add(graph.units[i], temporaries[i], sends[i]);
-  std::vector<StageMemory> tied = tiedMemory(graph, stageOfUnit);
+  std::vector<StageMemory> shared = sharedMemory(graph, stageOfUnit);
   for (size_t stage = 0; stage < stages; ++stage)
-    sums[stage].add(tied[stage]);
+    sums[stage].add(shared[stage]);
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
       (edge.producer == Phase::forward ? values : gradients)[stage] += edge.bytes;

@@ -105,12 +105,22 @@ ordered_json toJson(std::span<const PlanValue> values) {
   return list;
 }
 
+std::vector<int> toUnits(const Fields &fields, int64_t units) {
+  std::vector<int> several = fields.integers("units", 0, units - 1);
+  if (several.size() < 2 ||
+      std::ranges::adjacent_find(several, std::greater_equal()) != several.end())
+    fields.refuse("units", "expected two units or more, each later than the one before");
+  return several;
+}
+
+SharedRead toSharedRead(const Fields &fields, int64_t units) {
+  return {toUnits(fields, units), fields.integer("parameter_bytes", 0, kMostUnitBytes, 0),
+          fields.integer("constant_bytes", 0, kMostUnitBytes, 0)};
+}
+
 TiedWeight toTied(const Fields &fields, int64_t units) {
   TiedWeight tied;
-  tied.units = fields.integers("units", 0, units - 1);
-  if (tied.units.size() < 2 ||
-      std::ranges::adjacent_find(tied.units, std::greater_equal()) != tied.units.end())
-    fields.refuse("units", "expected two units or more, each later than the one before");
+  tied.units = toUnits(fields, units);
   tied.parameterBytes = fields.integer("parameter_bytes", 0, kMostUnitBytes);
   tied.optimizerBytes = fields.integer("optimizer_bytes", 0, kMostUnitBytes, 0);
   tied.gradientBytes = fields.integer("gradient_bytes", 0, kMostUnitBytes);
@@ -145,6 +155,10 @@ std::string printProfile(const Profile &profile) {
                             {"optimizer_bytes", tied.optimizerBytes},
                             {"gradient_bytes", tied.gradientBytes},
                             {"sums_together", tied.sumsTogether}});
+  for (const SharedRead &read : profile.graph.sharedReads)
+    json["shared_reads"].push_back({{"units", read.units},
+                                    {"parameter_bytes", read.parameterBytes},
+                                    {"constant_bytes", read.constantBytes}});
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -166,8 +180,11 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   if (profile.graph.units.empty())
     top.refuse("units", "expected at least one unit");
   addValues(top, profile.graph);
+  const auto units = static_cast<int64_t>(profile.graph.units.size());
   for (const Fields &tied : top.list("tied"))
-    profile.graph.tied.push_back(toTied(tied, static_cast<int64_t>(profile.graph.units.size())));
+    profile.graph.tied.push_back(toTied(tied, units));
+  for (const Fields &read : top.list("shared_reads"))
+    profile.graph.sharedReads.push_back(toSharedRead(read, units));
   checkGraph(profile.graph, file);
   return profile;
 }

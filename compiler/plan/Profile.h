@@ -22,7 +22,8 @@ namespace pdc {
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
-///      0, "sums_together": true}]}
+///      0, "sums_together": true}],
+///      "shared_reads": [{"units": [0, 1], "parameter_bytes": 0, "constant_bytes": 0}]}
 ///
 /// Units stand in topological order: values go to later ones, gradients to earlier ones. A file
 /// without "gradients" gets them from its values: as large, from each reader to the producer, but
@@ -32,7 +33,8 @@ namespace pdc {
 /// several versions. `backward_weight_seconds` are of the first microbatch of an update, and
 /// `accumulation_slowdown` by which they grow with those whose gradients are added to earlier ones.
 /// "sums_together": the uses of a tied weight in a stage have one sum of gradients, which the first
-/// unit counts; otherwise (also where it is left out) each has its own.
+/// unit counts; otherwise (also where it is left out) each has its own. "shared_reads": what
+/// several units read and nothing trains, which the first unit counts.
 struct Profile {
   std::string model;
   std::string device = "cpu";

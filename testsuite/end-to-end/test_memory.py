@@ -114,12 +114,14 @@ def test_limit_of_what_is_laid_out(models, tmp_path):
     assert "too few" in refused.stderr and "what would help" in refused.stderr
 
 
-@pytest.mark.parametrize("network,sizes,stages", [
-    ("mlp", ["--hidden", 2048, 2048], "1"), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1")])
-def test_planner_knows_what_lamb_takes(network, sizes, stages, models, tmp_path):
-    """Directions and their squares, and the moments of a tied weight: what cannot be laid out is refused before it is."""
+@pytest.mark.parametrize("network,sizes,stages,frozen", [
+    ("mlp", ["--hidden", 2048, 2048], "1", []), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", []),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", ["--freeze", "tokens.weight"])], ids=["mlp", "tied", "frozen"])
+def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, tmp_path):
+    """Directions and their squares, the moments of a tied weight, and one that both stages hold and nothing trains: what cannot be
+    laid out is refused before it is."""
     options = ["--optimizer", "lamb,lr=0.01", "--schedule", "1f1b", "--stages", stages, "--minibatch", 8, "--microbatches", 4,
-               "--recompute", "none"]
+               "--recompute", "none", *frozen]
     model, workers = models(network, *sizes), len(stages.split("-"))
     project = pipeline.compile_model(model, tmp_path / "free", *options, workers=workers)
     needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])

@@ -73,6 +73,32 @@ TEST_F(PlanGraphTest, CountsConstantsApart) {
   EXPECT_EQ(graph.units[1].fixedBytes(), 2 * 16 * 8 * 4);
 }
 
+/// Each stage with one of their readers holds them.
+TEST_F(PlanGraphTest, KnowsWhoReadsTheSame) {
+  ASSERT_TRUE(module);
+  auto shared = module->lookupSymbol<ir::MemoryOp>("fc1.weight");
+  mlir::Value read;
+  module->walk([&](ir::UnitOp unit) {
+    if (unit.getName() == "fc1")
+      read = unit.getOperand(1);
+    else if (unit.getName() == "fc2")
+      unit.setOperand(1, read);
+  });
+  const int64_t bytes = 16 * 8 * 4;
+  for (const auto &[role, ofVersion] :
+       {std::pair{ir::Role::Constant, int64_t{0}}, std::pair{ir::Role::Derived, bytes}}) {
+    shared.setRole(role);
+    const PlanGraph graph = makePlanGraph(*module);
+    EXPECT_EQ(graph.units[1].parameterBytes, ofVersion);
+    EXPECT_EQ(graph.units[1].constantBytes, bytes - ofVersion);
+    EXPECT_EQ(graph.units[2].constantBytes, 0);
+    ASSERT_EQ(graph.sharedReads.size(), 1u);
+    EXPECT_EQ(graph.sharedReads[0].units, (std::vector<int>{1, 2}));
+    EXPECT_EQ(graph.sharedReads[0].parameterBytes, ofVersion);
+    EXPECT_EQ(graph.sharedReads[0].constantBytes, bytes - ofVersion);
+  }
+}
+
 TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {
   ASSERT_TRUE(module);
   ir::UnitOp loss;

@@ -173,6 +173,7 @@ TEST(ProfileFile, PipeDreamRefusals) {
 TEST(ProfileFile, RoundTripAndApply) {
   Profile profile{"m.onnx", "cpu", Precision::fp32, 2, 32, chainGraph({1, 2})};
   profile.graph.tied = {{{0, 1}, 300, 200, 100, true}};
+  profile.graph.sharedReads = {{{0, 1}, 50, 60}};
   profile.graph.units[1].slowdown = 1.25;
   profile.graph.units[1].updateSlowdown = 1.5;
   profile.graph.units[1].versionSlowdown = 1.75;
@@ -184,6 +185,10 @@ TEST(ProfileFile, RoundTripAndApply) {
   EXPECT_EQ(read.graph.tied[0].units, (std::vector<int>{0, 1}));
   EXPECT_EQ(read.graph.tied[0].optimizerBytes, 200);
   EXPECT_TRUE(read.graph.tied[0].sumsTogether);
+  ASSERT_EQ(read.graph.sharedReads.size(), 1u);
+  EXPECT_EQ(read.graph.sharedReads[0].units, (std::vector<int>{0, 1}));
+  EXPECT_EQ(read.graph.sharedReads[0].parameterBytes, 50);
+  EXPECT_EQ(read.graph.sharedReads[0].constantBytes, 60);
   PlanGraph graph = chainGraph({7, 7});
   graph.units[0].stashBytes = 99;
   applyProfile(graph, read);

@@ -86,6 +86,11 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
       gradients += static_cast<double>(tied.gradientBytes);
     }
   }
+  for (const SharedRead &read : graph.sharedReads)
+    if (std::ranges::any_of(read.units, inside) && !inside(read.units.front())) {
+      weights += read.parameterBytes;
+      fixed += read.constantBytes;
+    }
   auto cross = [&](const PlanValue &value, int edge) {
     const Link link = linkBehind(request, edge);
     slot += value.bytes;
@@ -176,6 +181,19 @@ void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
     graph.tied.push_back(tied);
 }
 
+/// Of two kinds; draws of its own, so that those of the graphs stay.
+void shareReads(PlanGraph &graph, int round) {
+  std::mt19937 random(round);
+  for (const auto &[ofVersion, constant] : {std::pair{0, 60}, std::pair{25, 0}}) {
+    SharedRead read{{}, ofVersion, constant};
+    for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit)
+      if (random() % 2 == 0)
+        read.units.push_back(unit);
+    if (read.units.size() > 1)
+      graph.sharedReads.push_back(read);
+  }
+}
+
 TEST(Partition, EqualsBruteForce) {
   int refused = 0, cut = 0, tied = 0;
   for (int round = 0; round < 400; round += kEveryCase) {
@@ -184,6 +202,8 @@ TEST(Partition, EqualsBruteForce) {
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     graph.units[graph.units.size() / 2].constantBytes = 50;
     tieDrawnUnits(graph, random);
+    if (round % 2 == 0)
+      shareReads(graph, round);
     addPassingGradients(graph, random);
     tied += !graph.tied.empty();
     double best = bruteForce(graph, request, 0, 0);
