@@ -5,6 +5,7 @@
 #include "passes/PlanValues.h"
 #include "passes/ProgramMemory.h"
 #include "passes/SharedStates.h"
+#include "passes/TemporaryMemory.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -45,8 +46,12 @@ public:
     findReads();
     addTied();
     addReads();
-    addPlanValues(
-        train, [&](UnitOp unit) { return indexOf(unit); }, graph);
+    auto indexOfUnit = [&](UnitOp unit) { return indexOf(unit); };
+    addTemporaries(
+        train->getParentOfType<ModuleOp>(), indexOfUnit,
+        [&](Value value) { return isForward(value.getDefiningOp()) && stashed.contains(value); },
+        graph);
+    addPlanValues(train, indexOfUnit, graph);
     return std::move(graph);
   }
 
@@ -340,7 +345,7 @@ private:
     tied.units.assign(units.begin(), units.end());
     tied.parameterBytes = tied.gradientBytes = bytesOf(weight.getType());
     std::set<Operation *> states;
-    collectStates(update, states);
+    collectStates(update, states, tied.temporaryBytes);
     for (Operation *state : states)
       if (cast<MemoryOp>(state).getRole() == Role::Optimizer)
         tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
@@ -349,12 +354,13 @@ private:
   }
 
   /// The memories of the optimizer and of gradients that an update reads, and those that update
-  /// what it reads.
-  void collectStates(UnitOp update, std::set<Operation *> &states) {
+  /// what it reads, with the bytes that live in them at most.
+  void collectStates(UnitOp update, std::set<Operation *> &states, int64_t &temporaries) {
+    temporaries = std::max(temporaries, temporaryBytes(update));
     for (Value operand : update.getOperands()) {
       Operation *made = operand.getDefiningOp();
       if (auto unit = dyn_cast_or_null<UnitOp>(made); unit && taskPhase(unit) == ir::Phase::Update)
-        collectStates(unit, states);
+        collectStates(unit, states, temporaries);
       else if (made && isRead(made))
         if (MemoryOp state = memory(*made);
             state && (state.getRole() == Role::Optimizer || state.getRole() == Role::Gradient))

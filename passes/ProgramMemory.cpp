@@ -22,10 +22,6 @@ static constexpr int64_t engineBytes = 24 * kKiB;
 // and for some convolutions, and the copies of matrices that they make.
 static constexpr int64_t plainBytes = 1960 * kKiB;
 
-/// By how much the peaks of equal runs lie above their mean, and larger tensors' copies and
-/// messages above those of small ones.
-static int64_t spreadBytes(int64_t arena) { return std::min(arena / 64, int64_t(400) << 10); }
-
 // Of a rank: its objects, and those of each kernel that has one.
 static constexpr int64_t rankBytes = 52 * kKiB;
 static constexpr int64_t bytesPerKernel = 1200;

@@ -62,6 +62,7 @@ private:
     int64_t limit = parts.memoryBytes ? parts.memoryBytes : deviceBytes;
     StageDepth depth;
     depth.inputsBeside = holdsInputsBeside(plan.device);
+    depth.spreads = plan.device == "cpu";
     StageHolding held =
         holdStage(parts.whole, depth, beside, limit, parts.recompute.kind == RecomputeChoice::all,
                   parts.recompute.may(0));

@@ -11,8 +11,7 @@ namespace pdc {
 ChainPart::ChainPart(const PlanGraph &graph, int stages)
     : graph(graph), otherStages(stages - 1), made(graph.units.size()), read(graph.units.size()),
       madeGradients(graph.units.size()), readGradients(graph.units.size()),
-      tied(graph.units.size()), sharedReads(graph.units.size()),
-      temporaries(findTemporaries(graph)) {
+      tied(graph.units.size()), sharedReads(graph.units.size()) {
   for (size_t weight = 0; weight < graph.tied.size(); ++weight)
     for (int unit : graph.tied[weight].units)
       tied[unit].push_back(weight);
@@ -57,8 +56,7 @@ void ChainPart::growTied(int unit) {
     memory.subtract(tiedMemory(weight, before));
     memory.add(tiedMemory(weight, after));
     gradientBytes += uncountedSums(weight, after) - uncountedSums(weight, before);
-    if (weight.sumsTogether)
-      gatheredBytes += (after.otherStages - before.otherStages) * weight.gradientBytes;
+    gatheredBytes += gatheredSums(weight, after) - gatheredSums(weight, before);
   }
 }
 
@@ -83,7 +81,7 @@ void ChainPart::grow() {
   accumulation += accumulationSeconds(cost);
   update += cost.updateSeconds;
   gradientBytes += cost.gradientBytes;
-  memory.add(cost, temporaries[unit]);
+  memory.add(cost);
   growTied(unit);
   growSharedReads(unit);
   growValues(unit);
@@ -131,7 +129,7 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
     own.replicas = static_cast<double>(own.ranks.size());
     own.microbatches = static_cast<double>(request.microbatches(stage));
     own.depth = {request.versions(stage), request.slots(stage), request.split, stage > 0,
-                 request.inputsBeside};
+                 request.inputsBeside,    request.spreads};
     own.memoryBytes = request.memoryBytes(stage);
     own.mustRecompute = request.recompute.must(stage);
     own.mayRecompute = request.recompute.may(stage);

@@ -70,7 +70,6 @@ private:
   int64_t otherStages;
   ByUnit made, read, madeGradients, readGradients;
   ByUnit tied, sharedReads;
-  std::vector<int64_t> temporaries; ///< by unit
   std::vector<bool> comesIn;        ///< by value
   std::vector<size_t> readers;      ///< by gradient: readers in the part
   std::vector<int64_t> tiedUnits;   ///< by tied weight: its units in the part

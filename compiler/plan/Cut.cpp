@@ -138,42 +138,36 @@ void addRecomputation(PlanStage &stage, bool sendsGradients) {
     stage.backwardWeightSeconds += stage.forwardSeconds;
 }
 
+int64_t spreadBytes(int64_t arena) {
+  constexpr int64_t page = 4096;
+  return std::min(arena / 64, 100 * page) / page * page;
+}
+
 /// What the half that sends gradients recomputes is kept for the other half.
 int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
   bool keeps = !recompute || (depth.split && depth.sendsGradients);
   int64_t perSlot = slot + (keeps ? stash : 0) + (depth.split ? halfway : 0);
-  return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots +
-         (depth.inputsBeside ? inputs : 0);
-}
-
-std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
-  std::vector<int64_t> bytes(graph.units.size() + 1);
-  for (const PlanValue &value : graph.values) {
-    if (value.consumers.empty())
-      continue;
-    bytes[value.producer] += value.bytes;
-    bytes[*std::ranges::max_element(value.consumers) + 1] -= value.bytes;
-  }
-  for (const PlanValue &gradient : graph.gradients) {
-    if (gradient.consumers.empty())
-      continue;
-    bytes[*std::ranges::min_element(gradient.consumers)] += gradient.bytes;
-    bytes[gradient.producer + 1] -= gradient.bytes;
-  }
-  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
-  return bytes;
+  const int64_t bytes = weights * depth.versions + fixed + (recompute ? stash : 0) +
+                        perSlot * depth.slots + (depth.inputsBeside ? inputs : 0);
+  return bytes + (depth.spreads ? spreadBytes(bytes) : 0);
 }
 
 StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses) {
   if (uses.units == 0)
     return {};
-  const int64_t gathered =
-      tied.sumsTogether ? uses.otherStages : static_cast<int64_t>(tied.units.size()) - uses.units;
   StageMemory memory;
   memory.weights = uses.hasFirst ? 0 : tied.parameterBytes;
-  memory.fixed = gathered * tied.gradientBytes + uncountedSums(tied, uses) +
-                 (uses.hasFirst ? 0 : tied.optimizerBytes);
+  memory.fixed = gatheredSums(tied, uses) + uncountedSums(tied, uses) +
+                 (uses.hasFirst ? 0 : tied.optimizerBytes + tied.temporaryBytes);
+  if (!tied.sumsTogether)
+    memory.fixed += (static_cast<int64_t>(tied.units.size()) - uses.units) * tied.gradientBytes;
   return memory;
+}
+
+/// Those of the stages are summed as the weight is updated.
+int64_t gatheredSums(const TiedWeight &tied, const TiedUses &uses) {
+  const int64_t sums = uses.otherStages + (uses.otherStages > 0);
+  return tied.sumsTogether ? sums * tied.gradientBytes : 0;
 }
 
 int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses) {
@@ -217,7 +211,7 @@ void MemorySum::subtract(const StageMemory &held) {
   sum.fixed -= held.fixed;
 }
 
-void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
+void MemorySum::add(const PlanUnit &unit, bool sends) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.fixedBytes();
   sum.slot += unit.inputBytes;
@@ -225,7 +219,7 @@ void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
   sum.stash += unit.stashBytes;
   sum.halfway += sends ? unit.halfwayBytes : 0;
   workspace = std::max(workspace, unit.workspaceBytes);
-  temporaries = std::max(temporaries, temporaryBytes);
+  temporaries = std::max(temporaries, unit.temporaryBytes);
 }
 
 StageMemory MemorySum::with(int64_t valueBytes, int64_t gradientBytes) const {

@@ -31,12 +31,17 @@ std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &st
 /// what it sends waits for, if it sends gradients.
 void addRecomputation(PlanStage &stage, bool sendsGradients);
 
-/// What a schedule asks of a stage's memory.
+/// On the host, in whole pages: by how much the peaks of equal runs lie above their mean, and
+/// larger tensors' copies and messages above those of small ones.
+int64_t spreadBytes(int64_t arena);
+
+/// What a schedule and its device ask of a stage's memory.
 struct StageDepth {
   int64_t versions = 1, slots = 1;
   bool split = false; ///< input and weight gradients run apart
   bool sendsGradients = true;
   bool inputsBeside = false; ///< those of one microbatch lie beside the slots, too
+  bool spreads = false;      ///< from run to run (spreadBytes)
 };
 
 /// Bytes of a stage apart from what depends on the schedule.
@@ -54,10 +59,6 @@ struct StageMemory {
 /// Evaluation microbatches that a stage holds at once: one is computed while another is sent.
 constexpr int evaluationCopies = 2;
 
-/// By unit: bytes of the values that live while it runs, and in the backward pass of the terms of
-/// their gradients, at most.
-std::vector<int64_t> findTemporaries(const PlanGraph &graph);
-
 /// How a stage uses a tied weight.
 struct TiedUses {
   int64_t units = 0;       ///< of the stage
@@ -67,6 +68,9 @@ struct TiedUses {
 
 /// What a stage holds of a tied weight beside what the bytes of its units count.
 StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses);
+
+/// Bytes of the sums of other stages that a stage gathers, and of their sum.
+int64_t gatheredSums(const TiedWeight &tied, const TiedUses &uses);
 
 /// Bytes of gradients that a stage sums of a tied weight beside what its units count.
 int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses);
@@ -81,7 +85,7 @@ std::vector<StageMemory> sharedMemory(const PlanGraph &graph, const std::vector<
 class MemorySum {
 public:
   /// `sends`: its input gradients go to another stage before its weight gradients run.
-  void add(const PlanUnit &unit, int64_t temporaryBytes, bool sends = true);
+  void add(const PlanUnit &unit, bool sends = true);
   /// Weights and what is fixed.
   void add(const StageMemory &held);
   void subtract(const StageMemory &held);

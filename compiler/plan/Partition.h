@@ -37,7 +37,7 @@ struct ChainRequest {
   std::function<int64_t(int stage)> memoryBytes;
   std::function<int64_t(int stage)> slots, versions;
   bool split = false;        ///< input and weight gradients run apart
-  bool inputsBeside = false; ///< StageDepth
+  bool inputsBeside = false, spreads = false; ///< StageDepth
   RecomputeChoice recompute;
 };
 

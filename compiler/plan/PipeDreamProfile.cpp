@@ -214,6 +214,7 @@ Profile parsePipeDreamProfile(std::string_view text, const std::string &file) {
     addGradientsOf(value, profile.graph);
     profile.graph.values.push_back(std::move(value));
   }
+  setTemporaries(profile.graph);
   return profile;
 }
 

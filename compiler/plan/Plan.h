@@ -47,6 +47,8 @@ struct PlanUnit {
   std::string sharedState;
   /// Of what is the same in every version of the parameters.
   int64_t constantBytes = 0;
+  /// Bytes that live in its task while it runs and are not kept for another.
+  int64_t temporaryBytes = 0;
 
   /// Held once, whatever the schedule.
   int64_t fixedBytes() const { return constantBytes + gradientBytes + optimizerBytes; }
@@ -70,6 +72,7 @@ struct TiedWeight {
   /// The uses in a stage have one sum, which the first unit's bytes count. Otherwise each has its
   /// own, which its unit's bytes count.
   bool sumsTogether = false;
+  int64_t temporaryBytes = 0; ///< that live while it is updated
 };
 
 /// Memory that several units read and no gradient goes to: a constant, or what weights are prepared

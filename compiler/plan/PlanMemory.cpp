@@ -27,10 +27,9 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
   size_t stages = *std::ranges::max_element(stageOfUnit) + 1;
   std::vector<MemorySum> sums(stages);
   std::vector<int64_t> values(stages), gradients(stages);
-  std::vector<int64_t> temporaries = findTemporaries(graph);
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
   for (size_t i = 0; i < graph.units.size(); ++i)
-    sums[stageOfUnit[i]].add(graph.units[i], temporaries[i], sends[i]);
+    sums[stageOfUnit[i]].add(graph.units[i], sends[i]);
   std::vector<StageMemory> shared = sharedMemory(graph, stageOfUnit);
   for (size_t stage = 0; stage < stages; ++stage)
     sums[stage].add(shared[stage]);
@@ -57,7 +56,7 @@ std::vector<StageDepth> findDepths(const Plan &plan) {
                                             return edge.fromStage == stage.id &&
                                                    edge.producer == Phase::backward;
                                           }),
-                      inputsBeside});
+                      inputsBeside, plan.device == "cpu"});
   return depths;
 }
 

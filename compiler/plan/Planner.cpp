@@ -183,6 +183,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
   search.inputsBeside = holdsInputsBeside(request.device);
+  search.spreads = request.device == "cpu";
   search.versions = [&](int stage) { return rows.versions[stage]; };
   std::optional<Partition> found = findChain(graph, search);
   const bool fits = found.has_value();

@@ -39,7 +39,7 @@ constexpr BytesField bytesFields[] = {
     {"constant_bytes", &PlanUnit::constantBytes},   {"state_bytes", &PlanUnit::stateBytes},
     {"optimizer_bytes", &PlanUnit::optimizerBytes}, {"stash_bytes", &PlanUnit::stashBytes},
     {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
-    {"input_bytes", &PlanUnit::inputBytes}};
+    {"input_bytes", &PlanUnit::inputBytes},         {"temporary_bytes", &PlanUnit::temporaryBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
@@ -125,6 +125,7 @@ TiedWeight toTied(const Fields &fields, int64_t units) {
   tied.optimizerBytes = fields.integer("optimizer_bytes", 0, kMostUnitBytes, 0);
   tied.gradientBytes = fields.integer("gradient_bytes", 0, kMostUnitBytes);
   tied.sumsTogether = fields.boolean("sums_together", false);
+  tied.temporaryBytes = fields.integer("temporary_bytes", 0, kMostUnitBytes, 0);
   return tied;
 }
 
@@ -154,7 +155,8 @@ std::string printProfile(const Profile &profile) {
                             {"parameter_bytes", tied.parameterBytes},
                             {"optimizer_bytes", tied.optimizerBytes},
                             {"gradient_bytes", tied.gradientBytes},
-                            {"sums_together", tied.sumsTogether}});
+                            {"sums_together", tied.sumsTogether},
+                            {"temporary_bytes", tied.temporaryBytes}});
   for (const SharedRead &read : profile.graph.sharedReads)
     json["shared_reads"].push_back({{"units", read.units},
                                     {"parameter_bytes", read.parameterBytes},
@@ -172,8 +174,10 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   profile.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
   profile.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
   std::set<std::string> names;
+  bool knowsTemporaries = false;
   for (const Fields &unit : top.list("units")) {
     profile.graph.units.push_back(toUnit(unit));
+    knowsTemporaries |= unit.json().contains("temporary_bytes");
     if (!names.insert(profile.graph.units.back().name).second)
       unit.refuse("name", "two units have the name '" + profile.graph.units.back().name + "'");
   }
@@ -186,6 +190,8 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   for (const Fields &read : top.list("shared_reads"))
     profile.graph.sharedReads.push_back(toSharedRead(read, units));
   checkGraph(profile.graph, file);
+  if (!knowsTemporaries)
+    setTemporaries(profile.graph);
   return profile;
 }
 
@@ -228,6 +234,23 @@ void addGradientsOf(const PlanValue &value, PlanGraph &graph) {
                                value.consumers[term],
                                {value.producer},
                                value.bytes});
+}
+
+void setTemporaries(PlanGraph &graph) {
+  std::vector<int64_t> changes(graph.units.size() + 1);
+  auto live = [&](int first, int last, int64_t bytes) {
+    changes[first] += bytes;
+    changes[last + 1] -= bytes;
+  };
+  for (const PlanValue &value : graph.values)
+    if (!value.consumers.empty())
+      live(value.producer, std::ranges::max(value.consumers), value.bytes);
+  for (const PlanValue &gradient : graph.gradients)
+    if (!gradient.consumers.empty())
+      live(std::ranges::min(gradient.consumers), gradient.producer, gradient.bytes);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < graph.units.size(); ++i)
+    graph.units[i].temporaryBytes = bytes += changes[i];
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {

@@ -18,23 +18,24 @@ namespace pdc {
 ///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1,
 ///                 "accumulation_slowdown": 1, "gradient_bytes": 0,
 ///                 "constant_bytes": 0, "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0,
-///                 "halfway_bytes": 0, "workspace_bytes": 0}],
+///                 "halfway_bytes": 0, "workspace_bytes": 0, "temporary_bytes": 0}],
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
-///      0, "sums_together": true}],
+///      0, "sums_together": true, "temporary_bytes": 0}],
 ///      "shared_reads": [{"units": [0, 1], "parameter_bytes": 0, "constant_bytes": 0}]}
 ///
 /// Units stand in topological order: values go to later ones, gradients to earlier ones. A file
 /// without "gradients" gets them from its values: as large, from each reader to the producer, but
-/// for values with "gradient": false. Seconds are of one microbatch, of an update for
-/// `update_seconds`; `slowdown` and, of an update, `update_slowdown`: by which they grow while all
-/// cores of the machine compute; `version_slowdown`: by which an update grows where weights have
-/// several versions. `backward_weight_seconds` are of the first microbatch of an update, and
-/// `accumulation_slowdown` by which they grow with those whose gradients are added to earlier ones.
-/// "sums_together": the uses of a tied weight in a stage have one sum of gradients, which the first
-/// unit counts; otherwise (also where it is left out) each has its own. "shared_reads": what
-/// several units read and nothing trains, which the first unit counts.
+/// for values with "gradient": false. One without "temporary_bytes" gets them from both. Seconds
+/// are of one microbatch, of an update for `update_seconds`; `slowdown` and, of an update,
+/// `update_slowdown`: by which they grow while all cores of the machine compute;
+/// `version_slowdown`: by which an update grows where weights have several versions.
+/// `backward_weight_seconds` are of the first microbatch of an update, and `accumulation_slowdown`
+/// by which they grow with those whose gradients are added to earlier ones. "sums_together": the
+/// uses of a tied weight in a stage have one sum of gradients, which the first unit counts;
+/// otherwise (also where it is left out) each has its own. "shared_reads": what several units read
+/// and nothing trains, which the first unit counts.
 struct Profile {
   std::string model;
   std::string device = "cpu";
@@ -71,6 +72,10 @@ void copySlowdowns(PlanGraph &graph, const Profile &profile);
 
 /// Of a value's size, one from each of its readers back to the unit that makes it.
 void addGradientsOf(const PlanValue &value, PlanGraph &graph);
+
+/// Gives each unit the bytes that live while it runs, where nothing but what goes from unit to unit
+/// is known: values, and the terms of their gradients.
+void setTemporaries(PlanGraph &graph);
 
 /// Throws pdc::Error when units and values do not fit together: `source` names where they are from.
 void checkGraph(const PlanGraph &graph, const std::string &source);

@@ -130,3 +130,19 @@ def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, t
                               "--memory", int(share * needed), check=False)
         assert "as it is laid out" not in result.stderr
     assert result.returncode == 1 and "too few" in result.stderr
+
+
+@pytest.mark.parametrize("network,sizes,stages,more", [
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1", 1.02), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", 1.2),
+    ("vgg11", [], "1", 1.02)])
+def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, more, models, tmp_path):
+    """What lives in a task alone is counted as it lives there, views and what is kept for the backward pass not again."""
+    options = ["--optimizer", "adam", "--schedule", "1f1b", "--stages", stages, "--minibatch", 8, "--microbatches", 4,
+               "--recompute", "none"]
+    model, workers = models(network, *sizes), len(stages.split("-"))
+    project = pipeline.compile_model(model, tmp_path / "free", *options, workers=workers)
+    needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
+    pipeline.compile_model(model, tmp_path / "enough", *options, "--memory", int(more * needed), workers=workers)
+    result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
+                          "--memory", int(0.98 * needed), check=False)
+    assert result.returncode == 1 and "too few" in result.stderr and "as it is laid out" not in result.stderr

@@ -60,6 +60,19 @@ TEST_F(PlanGraphTest, HoldsEveryForwardUnitWithWhatComesFromIt) {
   EXPECT_EQ(graph.units[0].inputBytes, 0);
 }
 
+/// Each value from the unit that makes it to its last reader, where it is not kept anyway.
+TEST_F(PlanGraphTest, KnowsWhatLivesInTasks) {
+  ASSERT_TRUE(module);
+  const PlanGraph graph = makePlanGraph(*module);
+  EXPECT_EQ(graph.units[0].temporaryBytes, 0); // a view
+  // relu1/grad reads the one and makes the other; relu1 itself is kept.
+  EXPECT_EQ(graph.units[1].temporaryBytes, 2 * 4 * 16 * 4);
+  // fc2/grad/input, likewise; kernels add fc2/grad/weight where it is summed.
+  EXPECT_EQ(graph.units[2].temporaryBytes, 4 * 3 * 4 + 4 * 16 * 4);
+  // Of @evaluate, where nothing is kept: scores, log-probabilities and the loss.
+  EXPECT_EQ(graph.units[3].temporaryBytes, 2 * 4 * 3 * 4 + 4);
+}
+
 /// They are held once, of however many versions of the weights.
 TEST_F(PlanGraphTest, CountsConstantsApart) {
   ASSERT_TRUE(module);

@@ -51,6 +51,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
     if (draw(3) > 0)
       addGradientsOf(graph.values.back(), graph);
   }
+  setTemporaries(graph);
   return graph;
 }
 
@@ -65,12 +66,14 @@ void addPassingGradients(PlanGraph &graph, std::mt19937 &random) {
     graph.gradients.push_back(
         {"g" + std::to_string(unit), unit, {earlier.begin(), earlier.end()}, draw(50)});
   }
+  setTemporaries(graph);
 }
 
 void renewGradients(PlanGraph &graph) {
   graph.gradients.clear();
   for (const PlanValue &value : graph.values)
     addGradientsOf(value, graph);
+  setTemporaries(graph);
 }
 
 PlanRequest automatic(int workers, int64_t microbatches, double bandwidth) {

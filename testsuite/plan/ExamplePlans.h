@@ -16,7 +16,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random);
 /// From units drawn at random to one or several earlier ones, whose values they need not read.
 void addPassingGradients(PlanGraph &graph, std::mt19937 &random);
 
-/// Gives each value gradients of its size, and takes all others away.
+/// Gives each value gradients of its size, takes all others away, and counts what lives anew.
 void renewGradients(PlanGraph &graph);
 
 /// Of all synchronous schedules, one stage per worker and more, without replicas: so many workers

@@ -76,10 +76,12 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     int64_t uses = std::ranges::count_if(tied.units, inside);
     bool counted = inside(tied.units.front());
     weights += uses && !counted ? tied.parameterBytes : 0;
-    fixed += uses && !counted ? tied.optimizerBytes : 0;
+    fixed += uses && !counted ? tied.optimizerBytes + tied.temporaryBytes : 0;
     int64_t elsewhere = static_cast<int64_t>(tied.units.size()) - uses;
     if (tied.sumsTogether)
       elsewhere = std::min<int64_t>(elsewhere, request.stages - 1);
+    // Of those of all stages, one more while the weight is updated.
+    fixed += tied.sumsTogether && uses && elsewhere ? tied.gradientBytes : 0;
     fixed += uses ? elsewhere * tied.gradientBytes : 0;
     if (tied.sumsTogether && uses && !counted) {
       fixed += tied.gradientBytes;
@@ -173,7 +175,7 @@ ChainRequest drawChainRequest(std::mt19937 &random) {
 }
 
 void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
-  TiedWeight tied{{}, 70, 40, 30, random() % 2 == 0};
+  TiedWeight tied{{}, 70, 40, 30, random() % 2 == 0, 20};
   for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit)
     if (random() % 3 == 0)
       tied.units.push_back(unit);
