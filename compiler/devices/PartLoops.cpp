@@ -179,18 +179,19 @@ private:
     return strides;
   }
 
-  /// Where each array begins.
+  /// Where each array begins; what is no part may fill no blocks of the layout.
   static std::vector<int64_t> offsetsOf(const std::vector<Walked> &arrays,
                                         const std::string &layout) {
     std::vector<int64_t> offsets;
     for (const Walked &array : arrays) {
-      int64_t offset = 0, left = array.start;
+      int64_t &offset = offsets.emplace_back(0), left = array.start;
+      if (!array.isPart)
+        continue;
       for (const StoredDimension &dimension : storedDimensions(array.whole, layout))
-        if (array.isPart && dimension.dimension == static_cast<size_t>(array.axis)) {
+        if (dimension.dimension == static_cast<size_t>(array.axis)) {
           offset += left / dimension.step * dimension.stride;
           left %= dimension.step;
         }
-      offsets.push_back(offset);
     }
     return offsets;
   }

@@ -18,6 +18,18 @@ class Halves(nn.Module):
         return self.norm(x + torch.tanh(a) * torch.sigmoid(b))
 
 
+class Chosen(nn.Module):
+    """A gate of one channel, which fills no block of them, chooses between halves that do, as attention over places does."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.both, self.gate = nn.Conv2d(channels, 2 * channels, 1), nn.Conv2d(channels, 1, 1)
+
+    def forward(self, x):
+        (a, b), gate = self.both(x).chunk(2, 1), torch.sigmoid(self.gate(x))
+        return a * gate + b * (1 - gate)
+
+
 class Twice(nn.Module):
     """Parts of one tensor by two divisions, in one result."""
 
@@ -81,11 +93,12 @@ class Parts(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.halves = nn.Sequential(Twice(), nn.Conv2d(8, 16, 3, padding=1), Blocks(16)), Halves(16)
+        self.chosen = Chosen(16)
         self.rows = nn.Sequential(Packed(16, nn.GELU()), Packed(16, nn.SiLU()), Cell(16), Uneven(16))
         self.last = nn.Linear(16, 10)
 
     def forward(self, x):
-        x = self.halves(self.first(x))
+        x = self.chosen(self.halves(self.first(x)))
         return self.last(self.rows(x.flatten(2).transpose(1, 2)).mean(1))
 
 
