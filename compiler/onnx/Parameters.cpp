@@ -7,24 +7,58 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace pdc {
 
 namespace {
 
-constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
-                                            "sin_cached"};
+/// What a network calls a tensor and the module that holds it, of scoped names: encoder.mask_head.0
+/// is the mask_head of encoder.
+struct OwnName {
+  std::string_view module, tensor;
 
-/// As layers name what they train.
+  explicit OwnName(std::string_view name) {
+    tensor = lastOf(name);
+    while (!tensor.empty() &&
+           std::ranges::all_of(tensor, [](unsigned char c) { return std::isdigit(c); }))
+      tensor = lastOf(name);
+    module = lastOf(name);
+  }
+
+private:
+  /// Takes it from the name.
+  static std::string_view lastOf(std::string_view &name) {
+    const size_t end = name.find_last_of("./");
+    const std::string_view last = name.substr(end + 1); // the whole where there is none
+    name = end == name.npos ? std::string_view() : name.substr(0, end);
+    return last;
+  }
+};
+
+/// Of those that underscores part.
+std::string_view lastWord(std::string_view name) { return name.substr(name.rfind('_') + 1); }
+
+/// As layers name what they train: weight, weight_ih_l0, in_proj_bias.
 bool isWeightName(const std::string &name) {
-  return name.ends_with(".weight") || name.ends_with(".bias");
+  const std::string_view own = OwnName(name).tensor;
+  auto says = [](std::string_view word) { return word == "weight" || word == "bias"; };
+  return says(own.substr(0, own.find('_'))) || says(lastWord(own));
 }
 
-/// A layer may be called so, too.
+/// What stands in for what a mask hides is learned, and a layer that makes masks may be called so.
 bool isBufferName(const std::string &name) {
-  return !isWeightName(name) &&
-         std::any_of(std::begin(bufferNames), std::end(bufferNames),
-                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+  const OwnName own(name);
+  auto has = [&](std::string_view part) { return own.tensor.find(part) != own.tensor.npos; };
+  if (own.tensor == "masked_bias" || own.tensor == "final_logits_bias")
+    return true;
+  if (isWeightName(name))
+    return false;
+  constexpr std::string_view learned[] = {"token",     "tokens",     "embed", "emb",
+                                          "embedding", "embeddings", "query", "queries"};
+  const bool standsIn = std::ranges::find(learned, lastWord(own.tensor)) != std::end(learned);
+  return (has("mask") && !standsIn) || has("inv_freq") || has("cos_cached") || has("sin_cached") ||
+         has("rotary") || own.module.find("rotary") != own.module.npos;
 }
 
 /// Tools that simplify graphs make initializers of Constant nodes, under the names that PyTorch's

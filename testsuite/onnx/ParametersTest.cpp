@@ -292,20 +292,30 @@ TEST(Parameters, singleNumbers) {
   EXPECT_TRUE(reasonsAgainstTraining(parsed, chooseLoss(parsed, ""), {{}, {"al*"}}).empty());
 }
 
-/// A layer may be called a mask; what it trains is no mask.
+/// A layer may be called a mask; what it trains is no mask, nor is what stands in for what is
+/// hidden.
 TEST(Parameters, layersNamedAsMasks) {
-  onnx::ModelProto model = protoOf(std::string(header) + R"(
-    net (float[2, 3] x) => (float[2, 3] y) {
-      a = Gemm(x, w, b)
-      y = MatMul(a, m) })");
-  auto rename = [&](int node, int input, const char *name) {
-    *model.mutable_graph()->mutable_node(node)->mutable_input(input) = name;
+  auto isTrained = [](const std::string &name) {
+    onnx::ModelProto model = protoOf(std::string(header) + R"(
+      net (float[2, 3] x) => (float[2, 3] y) {
+        a = MatMul(x, w)
+        y = MatMul(a, m) })");
+    *model.mutable_graph()->mutable_node(0)->mutable_input(1) = "layer.weight";
+    *model.mutable_graph()->mutable_node(1)->mutable_input(1) = name;
+    addInitializer(model, "layer.weight", {3, 3}, std::vector<float>(9, 1));
+    addInitializer(model, name, {3, 3}, std::vector<float>(9, 1));
+    return trainedOf(read(model)).contains(name);
   };
-  rename(0, 1, "mask.weight"), rename(0, 2, "mask.bias"), rename(1, 1, "attn.mask");
-  addInitializer(model, "mask.weight", {3, 3}, std::vector<float>(9, 1));
-  addInitializer(model, "mask.bias", {3}, {1, 2, 3});
-  addInitializer(model, "attn.mask", {3, 3}, std::vector<float>(9, 1));
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"mask.bias", "mask.weight"}));
+  for (const char *name :
+       {"mask.weight", "mask_decoder.in_proj_weight", "net.mask_net.weight_ih_l0_reverse",
+        "rotary_block.attn.in_proj_weight", "mask_head.weight_v", "mask_token",
+        "decoder.mask_tokens", "masked_spec_embed", "unmask_query", "mask_head/kernel:0"})
+    EXPECT_TRUE(isTrained(name)) << name;
+  for (const char *name :
+       {"mask", "attn.mask", "attn.causal_mask.1", "attn.token_mask", "attn.masked_bias",
+        "model.final_logits_bias", "rotary_emb.inv_freq", "rotary_emb.freqs", "attn.rotary.0",
+        "attn.cos_cached", "rotary_pos_emb"})
+    EXPECT_FALSE(isTrained(name)) << name;
 }
 
 TEST(Parameters, straightThrough) {
