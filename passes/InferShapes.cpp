@@ -199,8 +199,15 @@ SmallVector<Value> shrinkInPlace(NodeOp node, const NodeFacts &facts,
   return putInPlace(node, inference.repeated.shrink(facts, node, composition));
 }
 
+bool isEmpty(ArrayRef<pdc::TensorType> outputs) {
+  return llvm::all_of(outputs,
+                      [](const pdc::TensorType &type) { return type.elementCount() == 0; });
+}
+
 /// Whether the node's value is known now: it depends on constants, or on a shape alone.
 bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
+  if (isEmpty(outputs))
+    return true;
   if (!facts.rules().evaluate)
     return false;
   return !isLarge(outputs) && (facts.hasOnlyConstants() || facts.rules().name == "Shape" ||
@@ -234,8 +241,14 @@ void checkExact(NodeOp node, const Tensor &value) {
                   " at compile time, expected at most 9007199254740992 (2^53)");
 }
 
-SmallVector<DenseElementsAttr> evaluateNode(NodeOp node, const NodeFacts &facts) {
+SmallVector<DenseElementsAttr> evaluateNode(NodeOp node, const NodeFacts &facts,
+                                            ArrayRef<pdc::TensorType> outputs) {
   SmallVector<DenseElementsAttr> values;
+  if (isEmpty(outputs)) {
+    for (const pdc::TensorType &type : outputs)
+      values.push_back(toMlir(node.getContext(), Tensor::zeros(type)));
+    return values;
+  }
   for (const Tensor &value : facts.evaluate()) {
     checkExact(node, value);
     values.push_back(toMlir(node.getContext(), value));
@@ -269,7 +282,7 @@ SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
     return node.getResults();
   }
   if (!inference.evaluations.find(node))
-    inference.evaluations.add(node, evaluateNode(node, facts));
+    inference.evaluations.add(node, evaluateNode(node, facts, outputs));
   return replaceByConstants(node, *inference.evaluations.find(node), inference);
 }
 

@@ -43,7 +43,7 @@ public:
     findAdders();
     for (Operation &op : train.getOps())
       addMemory(op);
-    findReads();
+    findReaders();
     addTied();
     addReads();
     auto indexOfUnit = [&](UnitOp unit) { return indexOf(unit); };
@@ -280,31 +280,26 @@ private:
     return first;
   }
 
-  void findReads() {
-    for (Operation &op : train.getOps())
+  /// From the last to the first: each reader of what is prepared prepares it, and so reads what
+  /// that takes.
+  void findReaders() {
+    llvm::DenseMap<Operation *, std::set<int>> leadsTo;
+    for (Operation &op : llvm::reverse(train.getBody().front())) {
+      std::set<int> &units = leadsTo[&op];
+      auto unit = dyn_cast<UnitOp>(op);
+      if (unit && taskPhase(unit) != ir::Phase::Prepare) {
+        if (indexOf(unit) >= 0)
+          units.insert(indexOf(unit));
+      } else if (unit || isRead(&op)) {
+        for (Operation *user : op.getUsers())
+          if (auto later = leadsTo.find(user); later != leadsTo.end())
+            units.insert(later->second.begin(), later->second.end());
+      } else if (storedValue(&op)) {
+        units = readers[memory(op)];
+      }
       if (isRead(&op))
-        reads[memory(op)].push_back(&op);
-  }
-
-  /// Those that a memory's readers are planned with. Each reader of what is prepared prepares it,
-  /// and so reads what that takes.
-  std::set<int> unitsReading(MemoryOp read) {
-    std::set<int> units;
-    for (Operation *op : reads.lookup(read))
-      for (Operation *user : op->getUsers())
-        collectReaders(user, units);
-    return units;
-  }
-
-  void collectReaders(Operation *user, std::set<int> &units) {
-    auto unit = dyn_cast<UnitOp>(user);
-    if (!unit && storedValue(user))
-      units.merge(unitsReading(memory(*user)));
-    else if (unit && taskPhase(unit) == ir::Phase::Prepare)
-      for (Operation *next : unit->getUsers())
-        collectReaders(next, units);
-    else if (unit && indexOf(unit) >= 0)
-      units.insert(indexOf(unit));
+        readers[memory(op)].insert(units.begin(), units.end());
+    }
   }
 
   /// Weights that are planned with several units, each of which reads it.
@@ -315,7 +310,7 @@ private:
       auto update = value ? value.getDefiningOp<UnitOp>() : UnitOp();
       if (!update || weight.getRole() != Role::Weight)
         continue;
-      if (std::set<int> units = unitsReading(weight); units.size() > 1)
+      if (const std::set<int> &units = readers[weight]; units.size() > 1)
         addTied(weight, update, units);
     }
   }
@@ -327,7 +322,7 @@ private:
       const bool isOnce = read.getRate() == Rate::Once;
       if (role != Role::Constant && role != Role::Derived && !(role == Role::Input && isOnce))
         continue;
-      const std::set<int> units = unitsReading(read);
+      const std::set<int> &units = readers[read];
       if (units.empty())
         continue;
       const int64_t bytes = bytesOf(read.getType());
@@ -381,7 +376,7 @@ private:
   llvm::DenseSet<Operation *> counted;
   llvm::DenseMap<Operation *, int> firstAdders; ///< by sum of gradients
   llvm::DenseSet<Operation *> joined;           ///< sums of several uses
-  llvm::DenseMap<Operation *, SmallVector<Operation *>> reads; ///< by memory
+  llvm::DenseMap<Operation *, std::set<int>> readers; ///< by memory: the units it is read with
 };
 
 } // namespace

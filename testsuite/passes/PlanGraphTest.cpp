@@ -112,6 +112,29 @@ TEST_F(PlanGraphTest, KnowsWhoReadsTheSame) {
   }
 }
 
+/// In as many steps as there are units, not as there are ways through them.
+TEST_F(PlanGraphTest, FollowsWhatIsPrepared) {
+  ASSERT_TRUE(module);
+  auto constant = module->lookupSymbol<ir::MemoryOp>("fc1.weight");
+  constant.setRole(ir::Role::Constant);
+  module->walk([&](ir::UnitOp unit) {
+    if (unit.getName() != "fc1")
+      return;
+    mlir::OpBuilder builder(unit);
+    mlir::Value value = unit.getOperand(1);
+    for (int i = 0; i < 64; ++i) {
+      auto prepared = makeUnit(builder, "Neg", "step" + std::to_string(i), value, value.getType());
+      prepared.setPhase(ir::Phase::Prepare);
+      prepared->insertOperands(1, {value});
+      value = prepared.getResult(0);
+    }
+    unit.setOperand(1, value);
+  });
+  const PlanGraph graph = makePlanGraph(*module);
+  ASSERT_EQ(graph.units.size(), 4u);
+  EXPECT_EQ(graph.units[1].constantBytes, 16 * 8 * 4);
+}
+
 TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {
   ASSERT_TRUE(module);
   ir::UnitOp loss;

@@ -19,6 +19,12 @@ func.func @train() {
   %flat = pdc.node "Reshape" "/Reshape"(%x, %to) {} : (tensor<4x1x2x3xf32>, tensor<*xi64>) -> tensor<*xf32>
   // CHECK: pdc.node "Relu" "/Relu"(%{{.*}}) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %y = pdc.node "Relu" "/Relu"(%flat) {} : (tensor<*xf32>) -> tensor<*xf32>
+  // What has no elements is known, whatever is read.
+  %one = pdc.node "Constant" "/one"() {value = dense<1> : tensor<1xi64>} : () -> tensor<*xi64>
+  // CHECK: pdc.node "Constant" "/Slice"() {value = dense<> : tensor<4x0xf32>}
+  %none = pdc.node "Slice" "/Slice"(%y, %zero, %zero, %one) {} : (tensor<*xf32>, tensor<*xi64>, tensor<*xi64>, tensor<*xi64>) -> tensor<*xf32>
+  // CHECK: pdc.node "Constant" "/Mul"() {value = dense<> : tensor<4x0xf32>}
+  %product = pdc.node "Mul" "/Mul"(%none, %none) {} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
   return
 }
 
