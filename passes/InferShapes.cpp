@@ -256,12 +256,26 @@ SmallVector<DenseElementsAttr> evaluateNode(NodeOp node, const NodeFacts &facts,
   return values;
 }
 
+/// Rows that data select are taken for as many as there may be.
+std::vector<pdc::TensorType> inferTypes(NodeOp node, const NodeFacts &facts,
+                                        const SelectedRows &rows) {
+  try {
+    return facts.infer();
+  } catch (const Error &error) {
+    if (!rows.concern(node))
+      throw;
+    throw Error(std::string(error.what()) +
+                "; data select some of the rows that it reads, and how many is not known when it "
+                "is compiled");
+  }
+}
+
 /// The node's results, or what takes their place.
 SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
   if (isConstant(node) && elementsOf(node.getResult(0)).getType() == node.getResult(0).getType())
     return node.getResults();
   NodeFacts facts(node);
-  std::vector<pdc::TensorType> outputs = facts.infer();
+  std::vector<pdc::TensorType> outputs = inferTypes(node, facts, inference.rows);
   if (node.getOp() == gradientOperator)
     return replaceGradient(node, inference.names);
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))

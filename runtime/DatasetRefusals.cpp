@@ -75,7 +75,7 @@ void Dataset::requireInputs(const std::vector<DataSpec> &specs,
     for (const std::string &name : shared)
       list += evaluation ? "" : " " + name;
     throw Error(option, " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
-                "'; its inputs are", list);
+                "', or nothing reads it; its inputs are", list);
   }
 }
 

@@ -127,3 +127,18 @@ func.func @train() {
   %y:2 = pdc.node "MaxPool" "/pool"(%x) {indices = 1 : i64, kernel_shape = array<i64: 60000, 60000>, pads = array<i64: 59999, 59999, 0, 0>} : (tensor<1x1x60000x60000xf32>) -> (tensor<*xf32>, tensor<*xi64>)
   return
 }
+
+// -----
+
+// Two of four rows were selected when the file was made, with sizes for those.
+pdc.memory @x input microbatch : tensor<2x2xf32>
+pdc.memory @mask input microbatch : tensor<2x2xi1>
+func.func @train() {
+  %x = pdc.read @x : tensor<2x2xf32>
+  %mask = pdc.read @mask : tensor<2x2xi1>
+  %sizes = pdc.node "Constant" "/sizes"() {value = dense<1> : tensor<2xi64>} : () -> tensor<2xi64>
+  %rows = pdc.node "pdc.SelectedRows" "/rows"(%x, %mask) {} : (tensor<2x2xf32>, tensor<2x2xi1>) -> tensor<*xf32>
+  // expected-error@+1 {{node '/each' (Split): sizes [1,1] for 2 outputs do not make dimension 0 of f32[4]; data select some of the rows that it reads, and how many is not known when it is compiled}}
+  %each:2 = pdc.node "Split" "/each"(%rows, %sizes) {axis = 0 : i64} : (tensor<*xf32>, tensor<2xi64>) -> (tensor<*xf32>, tensor<*xf32>)
+  return
+}
