@@ -1,5 +1,6 @@
 #include "runtime/cuda/AttentionMasks.h"
 #include "runtime/cuda/AttentionPlan.h"
+#include "runtime/cuda/AttentionTiles.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Launch.h"
 
@@ -12,115 +13,6 @@
 namespace pdc::runtime::cuda {
 
 namespace {
-
-constexpr int kTile = 64;  ///< queries, keys, and columns of a result that one block computes
-constexpr int kDepth = 32; ///< of a product's step
-constexpr int kSide = 16;  ///< a block's threads stand in a square
-constexpr int kOwn = kTile / kSide; ///< rows, and columns, of one thread
-static_assert(kSide * kSide == kBlockThreads);
-
-/// A head's rows of one operand.
-template <class T> struct Rows {
-  const T *data;
-  int64_t stride, count, width;
-  __device__ Rows(const AttentionFields &f, int operand, const T *all, int64_t b, int64_t head) {
-    const AttentionRows rows(f, operand);
-    data = all + rows.first(b, head), stride = rows.stride(), count = rows.rows;
-    width = rows.width;
-  }
-  __device__ float at(int64_t row, int64_t column) const {
-    return row < count && column < width ? float(data[row * stride + column]) : 0;
-  }
-};
-
-/// What the threads of a block share.
-struct Tiles {
-  float scores[kTile][kTile + 1]; ///< by query and key, or what is made of them
-  union {
-    struct {
-      float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
-    };
-    float columns[kTile][kTile];
-  };
-};
-
-__device__ int ownRow(int r) { return static_cast<int>(threadIdx.x) / kSide + r * kSide; }
-__device__ int ownColumn(int c) { return static_cast<int>(threadIdx.x) % kSide + c * kSide; }
-
-/// Over the threads of one row.
-template <class Join> __device__ float joinRow(float value, Join join) {
-  for (int distance = kSide / 2; distance > 0; distance /= 2)
-    value = join(value, __shfl_xor_sync(0xffffffffu, value, distance));
-  return value;
-}
-__device__ float sumRow(float value) {
-  return joinRow(value, [](float a, float b) { return a + b; });
-}
-__device__ float mostOfRow(float value) {
-  return joinRow(value, [](float a, float b) { return a > b ? a : b; });
-}
-
-using Own = float[kOwn][kOwn]; ///< a thread's part of a tile
-
-/// Of a thread's rows, or columns: unrolled, so that its parts of tiles stay in registers.
-template <class Body> __device__ void forOwn(Body body) {
-  PDC_UNROLL
-  for (int i = 0; i < kOwn; ++i)
-    body(i);
-}
-
-/// Each row of a times each of b, from these rows on.
-template <class T>
-__device__ void multiplyRows(const Rows<T> &a, int64_t firstA, const Rows<T> &b, int64_t firstB,
-                             Tiles &tiles, Own &products) {
-  forOwn([&](int r) { forOwn([&](int c) { products[r][c] = 0; }); });
-  for (int64_t first = 0; first < a.width; first += kDepth) {
-    __syncthreads(); // what was there has been read
-    for (int e = static_cast<int>(threadIdx.x); e < kTile * kDepth; e += kBlockThreads) {
-      const int row = e / kDepth, column = e % kDepth;
-      tiles.left[row][column] = a.at(firstA + row, first + column);
-      tiles.right[row][column] = b.at(firstB + row, first + column);
-    }
-    __syncthreads();
-    for (int x = 0; x < kDepth; ++x)
-      forOwn([&](int r) {
-        forOwn([&](int c) {
-          products[r][c] =
-              fmaf(tiles.left[ownRow(r)][x], tiles.right[ownColumn(c)][x], products[r][c]);
-        });
-      });
-  }
-}
-
-/// sums += the tile of scores (`isTurned`: its transpose) times `rows` from row `first` on, of
-/// whose columns those from `column` on.
-template <class T>
-__device__ void addProduct(const Rows<T> &rows, int64_t first, int64_t column, bool isTurned,
-                           Tiles &tiles, Own &sums) {
-  __syncthreads(); // the products have been read
-  for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kBlockThreads)
-    tiles.columns[e / kTile][e % kTile] = rows.at(first + e / kTile, column + e % kTile);
-  __syncthreads();
-  for (int x = 0; x < kTile; ++x)
-    forOwn([&](int r) {
-      const float score = isTurned ? tiles.scores[x][ownRow(r)] : tiles.scores[ownRow(r)][x];
-      forOwn([&](int c) { sums[r][c] = fmaf(score, tiles.columns[x][ownColumn(c)], sums[r][c]); });
-    });
-}
-
-/// A tile of a result, as far as there is one.
-template <class T>
-__device__ void store(const AttentionFields &f, int operand, int64_t b, int64_t head, int64_t first,
-                      int64_t column, float factor, const Own &sums, T *to) {
-  const AttentionRows rows(f, operand);
-  forOwn([&](int r) {
-    forOwn([&](int c) {
-      if (first + ownRow(r) < rows.rows && column + ownColumn(c) < rows.width)
-        to[rows.first(b, head) + (first + ownRow(r)) * rows.stride() + column + ownColumn(c)] =
-            T(factor * sums[r][c]);
-    });
-  });
-}
 
 /// A product of a query and a key, scaled and masked.
 __device__ float scoreOf(const AttentionFields &f, const void *mask, int64_t b, int64_t head,
@@ -219,13 +111,14 @@ template <class T> struct Operands {
   const int64_t *random;
 };
 
-/// Shares and the gradients of scores of one head, tile by tile.
+/// Shares and the gradients of scores of one head, tile by tile. `begin` with its queries.
 template <class T> struct Recomputed {
   const AttentionFields &f;
   const Operands<T> &in;
   const int64_t b, head;
   const Rows<T> queries, keys, values, results, gradients;
   const KeptShares kept;
+  float factors[kOwn]; ///< of the exponentials of this thread's rows
 
   __device__ Recomputed(const AttentionFields &f, const Operands<T> &in, int64_t b, int64_t head)
       : f(f), in(in), b(b), head(head), queries(f, 0, in.q, b, head),
@@ -241,6 +134,32 @@ template <class T> struct Recomputed {
     return sumRow(sum);
   }
 
+  /// Where a finite number hides all keys of a row, the exponentials add up to more than 1.
+  __device__ void begin(int64_t firstQuery, Tiles &tiles) {
+    bool isCoarse = false;
+    forOwn([&](int r) {
+      factors[r] = 1;
+      isCoarse |= logSum(firstQuery + ownRow(r)) < kCoarseLogSum;
+    });
+    if (!__syncthreads_or(isCoarse))
+      return;
+    Own scores;
+    float sums[kOwn] = {};
+    for (int64_t first = 0; first < visibleFrom(f, firstQuery); first += kTile) {
+      multiplyRows(queries, firstQuery, keys, first, tiles, scores);
+      forOwn([&](int r) {
+        forOwn([&](int c) {
+          sums[r] += exponential(firstQuery + ownRow(r), first + ownColumn(c), scores[r][c]);
+        });
+      });
+    }
+    forOwn([&](int r) {
+      const float sum = sumRow(sums[r]);
+      if (logSum(firstQuery + ownRow(r)) < kCoarseLogSum)
+        factors[r] = 1 / sum;
+    });
+  }
+
   /// Into tiles.scores: the gradients of scores, or the shares that dropout leaves.
   __device__ void fill(int64_t firstQuery, int64_t firstKey, bool isGradient, Tiles &tiles) const {
     Own scores, shares;
@@ -250,27 +169,30 @@ template <class T> struct Recomputed {
       const int64_t i = firstQuery + ownRow(r);
       const float sum = product(i);
       forOwn([&](int c) {
+        const int64_t j = firstKey + ownColumn(c);
+        const float share = factors[r] * exponential(i, j, scores[r][c]);
+        const float left = kept.factorOf(i, j);
         tiles.scores[ownRow(r)][ownColumn(c)] =
-            filled(i, firstKey + ownColumn(c), scores[r][c], shares[r][c], sum, isGradient);
+            isGradient ? share * (left * shares[r][c] - sum) : left * share;
       });
     });
   }
 
-  __device__ float filled(int64_t i, int64_t j, float score, float gradient, float product,
-                          bool isGradient) const {
-    score = scoreOf(f, in.mask, b, head, i, j, score);
-    if (score == -std::numeric_limits<float>::infinity())
-      return 0;
-    const float share = expf(score - in.logSums[(b * f.heads + head) * f.queries + i]);
-    const float left = kept.factorOf(i, j);
-    return isGradient ? share * (left * gradient - product) : left * share;
+  __device__ float exponential(int64_t i, int64_t j, float product) const {
+    const float score = scoreOf(f, in.mask, b, head, i, j, product);
+    return score == -std::numeric_limits<float>::infinity() ? 0 : expf(score - logSum(i));
+  }
+
+  __device__ float logSum(int64_t i) const {
+    return i < f.queries ? in.logSums[(b * f.heads + head) * f.queries + i] : 0;
   }
 };
 
 template <class T> __global__ void queryGradients(AttentionFields f, Operands<T> in, T *dq) {
   __shared__ Tiles tiles;
   const Work work(f.heads, f.queries, f.width);
-  const Recomputed<T> scores(f, in, work.b, work.head);
+  Recomputed<T> scores(f, in, work.b, work.head);
+  scores.begin(work.first, tiles);
   Own sums = {};
   for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
     scores.fill(work.first, first, true, tiles);
@@ -287,10 +209,11 @@ __global__ void keyGradients(AttentionFields f, Operands<T> in, T *gradient) {
   const Work work(f.keyHeads, f.keys, IsKey ? f.width : f.valueWidth);
   Own sums = {};
   for (int64_t head = work.head * group; head < (work.head + 1) * group; ++head) {
-    const Recomputed<T> scores(f, in, work.b, head);
+    Recomputed<T> scores(f, in, work.b, head);
     for (int64_t first = 0; first < f.queries; first += kTile) {
       if (visibleFrom(f, first) <= work.first)
         continue;
+      scores.begin(first, tiles);
       scores.fill(first, work.first, IsKey, tiles);
       addProduct(IsKey ? scores.queries : scores.gradients, first, work.column, true, tiles, sums);
     }
@@ -307,7 +230,9 @@ __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t apart, 
   Own sums = {};
   const int64_t end = visibleFrom(f, work.first) > work.column ? f.batch : 0;
   for (int64_t b = work.b; b < end; b += apart) {
-    Recomputed<T>(f, in, b, work.head).fill(work.first, work.column, true, tiles);
+    Recomputed<T> scores(f, in, b, work.head);
+    scores.begin(work.first, tiles);
+    scores.fill(work.first, work.column, true, tiles);
     // What this thread has filled.
     forOwn([&](int r) {
       forOwn([&](int c) { sums[r][c] += tiles.scores[ownRow(r)][ownColumn(c)]; });

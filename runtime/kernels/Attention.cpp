@@ -110,13 +110,9 @@ public:
   float *const scores;
 
 private:
-  /// Below that, where a finite number hides all keys of a row, the logarithm of the row's sum is
-  /// rounded off beside the number.
-  static constexpr float kCoarse = -1000;
-
   /// Scores become shares again.
   void shareBy(float logSum) const {
-    if (logSum < kCoarse) {
+    if (logSum < kCoarseLogSum) {
       normalise();
       return;
     }

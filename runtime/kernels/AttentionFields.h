@@ -8,6 +8,10 @@
 
 namespace pdc::runtime {
 
+/// Below that, where a finite number hides all keys of a row, the logarithm of the row's sum is
+/// rounded off beside the number.
+inline constexpr float kCoarseLogSum = -1000;
+
 /// Softmax attention: y = dropout(softmax(scale q k^T + mask)) v for each head; heads of keys and
 /// values serve groups of neighbouring heads of queries. A row that sees no key has shares of 0,
 /// and infinity for the logarithm of its sum, from which the gradient makes shares of 0 again.

@@ -48,6 +48,15 @@ void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::functio
 #define gridDim pdc::testing::gridSize
 
 inline void __syncthreads() { pdc::testing::meetBlock(); }
+inline int __syncthreads_or(int value) {
+  static thread_local int any;
+  pdc::testing::meetBlock();
+  any = 0;
+  pdc::testing::meetBlock();
+  any |= value;
+  pdc::testing::meetBlock();
+  return any;
+}
 inline int atomicAdd(int *to, int value) { return std::exchange(*to, *to + value); }
 template <class T> T atomicMax(T *to, T value) { return std::exchange(*to, std::max(*to, value)); }
 template <class T> T atomicMin(T *to, T value) { return std::exchange(*to, std::min(*to, value)); }
