@@ -39,16 +39,16 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Needs the sums of gradients that differentiate made.
   if (options.trains)
     passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay, options.lrScale}));
-  // Removes what changes nothing, such as a mean's factor of one. Before phases: what is kept in
-  // memory for them must not turn out to be what is read there.
+  // Removes backward nodes that nobody reads, and what changes nothing, such as a mean's factor of
+  // one. Before phases: what is kept in memory for them must not turn out to be what is read there.
   passes.addPass(mlir::createCanonicalizerPass());
   // Needs every node that will ever run per microbatch or per update.
   passes.addPass(createLabelPhases());
-  // Removes backward nodes that nobody reads. Here and never later: units hide their nodes, and a
-  // read that serves two units must not become one that serves two stages.
+  // Equal nodes become one here and never later: units hide their nodes, and a read that serves two
+  // units must not become one that serves two stages.
   passes.addPass(mlir::createCSEPass());
-  // Before units, which hold constants only as numbers of a kernel; after cse, so that what nobody
-  // reads is gone.
+  // Before units, which hold constants only as numbers of a kernel; after canonicalization, so that
+  // what nobody reads is gone.
   passes.addPass(createPlaceConstants());
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
   passes.addPass(createFormUnits(

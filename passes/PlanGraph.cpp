@@ -22,7 +22,7 @@ using namespace pdc::ir;
 namespace pdc {
 namespace {
 
-/// Walks @train once and collects.
+/// Walks the module and collects.
 class GraphBuilder {
 public:
   explicit GraphBuilder(ModuleOp module) : symbols(module) {
@@ -44,13 +44,10 @@ public:
     for (Operation &op : train.getOps())
       addMemory(op);
     findReaders();
+    addTemporaries();
     addTied();
     addReads();
     auto indexOfUnit = [&](UnitOp unit) { return indexOf(unit); };
-    addTemporaries(
-        train->getParentOfType<ModuleOp>(), indexOfUnit,
-        [&](Value value) { return isForward(value.getDefiningOp()) && stashed.contains(value); },
-        graph);
     addPlanValues(train, indexOfUnit, graph);
     return std::move(graph);
   }
@@ -146,29 +143,11 @@ private:
       planned.updateSeconds += seconds;
       break;
     }
-    // What tasks hold lies behind the workspace of all of them.
-    int64_t &workspace = workspaces[index], &temporary = temporaries[index];
-    workspace = std::max(workspace, unit.getKernel() ? unit.getKernel()->getWorkspace() : 0);
-    temporary = std::max(temporary, temporaryBytes(unit));
-    planned.workspaceBytes = libraryBytes + workspace + temporary;
+    planned.workspaceBytes =
+        std::max(planned.workspaceBytes,
+                 libraryBytes + (unit.getKernel() ? unit.getKernel()->getWorkspace() : 0));
     addInputs(unit, index);
     addStash(unit);
-  }
-
-  /// What one update hands to the next of the same weight, such as LAMB's direction: what this one
-  /// makes of that and reads.
-  static int64_t temporaryBytes(UnitOp unit) {
-    if (taskPhase(unit) != ir::Phase::Update)
-      return 0;
-    int64_t bytes = 0;
-    for (Value operand : unit.getOperands())
-      if (auto maker = operand.getDefiningOp<UnitOp>();
-          maker && taskPhase(maker) == ir::Phase::Update)
-        bytes += bytesOf(operand.getType());
-    for (Value result : unit.getResults())
-      if (llvm::any_of(result.getUsers(), [](Operation *user) { return isa<UnitOp>(user); }))
-        bytes += bytesOf(result.getType());
-    return bytes;
   }
 
   /// An input lies in the slots of the stages that read it; a view reads nothing itself.
@@ -176,7 +155,7 @@ private:
     if (isView(unit))
       return;
     for (Value operand : unit.getOperands()) {
-      auto read = dyn_cast_or_null<ReadOp>(viewed(operand).getDefiningOp());
+      auto read = dyn_cast_or_null<ReadOp>(behindViews(operand).getDefiningOp());
       if (read && isInput(read) && inputs.insert({index, read.getMemory().str()}).second)
         graph.units[index].inputBytes += bytesOf(read.getType());
     }
@@ -187,7 +166,7 @@ private:
     if (taskPhase(unit) != ir::Phase::Backward)
       return;
     for (Value operand : unit.getOperands()) {
-      Value root = viewed(operand);
+      Value root = behindViews(operand);
       Operation *definer = root.getDefiningOp();
       if (auto producer = dyn_cast_or_null<UnitOp>(definer);
           producer && taskPhase(producer) == ir::Phase::Forward) {
@@ -205,15 +184,6 @@ private:
                  producer.getPhase() == ir::Phase::BackwardInput;
     if (keeps && indexOf(producer) >= 0 && stashed.insert(value).second)
       graph.units[indexOf(producer)].halfwayBytes += bytesOf(value.getType());
-  }
-
-  static Value viewed(Value value) {
-    while (Operation *definer = value.getDefiningOp()) {
-      if (!isView(definer))
-        break;
-      value = definer->getOperand(0);
-    }
-    return value;
   }
 
   MemoryOp memory(Operation &op) {
@@ -302,6 +272,23 @@ private:
     }
   }
 
+  /// What only @evaluate has follows what stands before it.
+  void addTemporaries() {
+    auto isStashed = [&](Value value) {
+      return isForward(value.getDefiningOp()) && stashed.contains(value);
+    };
+    for (auto function : train->getParentOfType<ModuleOp>().getOps<func::FuncOp>()) {
+      const llvm::DenseMap<Operation *, int64_t> found = liveBytes(function, isStashed);
+      live.insert(found.begin(), found.end());
+      int index = 0;
+      for (UnitOp unit : function.getOps<UnitOp>()) {
+        index = indexOf(unit) < 0 ? index : indexOf(unit);
+        int64_t &most = graph.units[index].temporaryBytes;
+        most = std::max(most, live.lookup(unit));
+      }
+    }
+  }
+
   /// Weights that are planned with several units, each of which reads it.
   void addTied() {
     for (Operation &op : train.getOps()) {
@@ -340,7 +327,11 @@ private:
     tied.units.assign(units.begin(), units.end());
     tied.parameterBytes = tied.gradientBytes = bytesOf(weight.getType());
     std::set<Operation *> states;
-    collectStates(update, states, tied.temporaryBytes);
+    int64_t temporaries = 0;
+    collectStates(update, states, temporaries);
+    // Each stage with one of them updates it.
+    for (int unit : units)
+      graph.units[unit].temporaryBytes = std::max(graph.units[unit].temporaryBytes, temporaries);
     for (Operation *state : states)
       if (cast<MemoryOp>(state).getRole() == Role::Optimizer)
         tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
@@ -351,7 +342,7 @@ private:
   /// The memories of the optimizer and of gradients that an update reads, and those that update
   /// what it reads, with the bytes that live in them at most.
   void collectStates(UnitOp update, std::set<Operation *> &states, int64_t &temporaries) {
-    temporaries = std::max(temporaries, temporaryBytes(update));
+    temporaries = std::max(temporaries, live.lookup(update));
     for (Value operand : update.getOperands()) {
       Operation *made = operand.getDefiningOp();
       if (auto unit = dyn_cast_or_null<UnitOp>(made); unit && taskPhase(unit) == ir::Phase::Update)
@@ -367,11 +358,10 @@ private:
   func::FuncOp train;
   UnitOp loss, lossWeight;  ///< null where none is summed
   int64_t libraryBytes = 0; ///< of all kernels
-  /// By forward unit.
-  std::map<int, int64_t> workspaces, temporaries;
   PlanGraph graph;
   llvm::StringMap<int> indices;
   llvm::DenseSet<Value> stashed;
+  llvm::DenseMap<Operation *, int64_t> live; ///< bytes, by unit
   std::set<std::pair<int, std::string>> inputs;
   llvm::DenseSet<Operation *> counted;
   llvm::DenseMap<Operation *, int> firstAdders; ///< by sum of gradients

@@ -184,7 +184,8 @@ private:
                                         const std::string &layout) {
     std::vector<int64_t> offsets;
     for (const Walked &array : arrays) {
-      int64_t &offset = offsets.emplace_back(0), left = array.start;
+      int64_t &offset = offsets.emplace_back(0);
+      int64_t left = array.start;
       if (!array.isPart)
         continue;
       for (const StoredDimension &dimension : storedDimensions(array.whole, layout))

@@ -8,57 +8,68 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 
 namespace pdc {
 
 namespace {
 
-/// What a network calls a tensor and the module that holds it, of scoped names: encoder.mask_head.0
-/// is the mask_head of encoder.
-struct OwnName {
-  std::string_view module, tensor;
-
-  explicit OwnName(std::string_view name) {
-    tensor = lastOf(name);
-    while (!tensor.empty() &&
-           std::ranges::all_of(tensor, [](unsigned char c) { return std::isdigit(c); }))
-      tensor = lastOf(name);
-    module = lastOf(name);
-  }
-
-private:
-  /// Takes it from the name.
-  static std::string_view lastOf(std::string_view &name) {
-    const size_t end = name.find_last_of("./");
+/// What a network calls a tensor itself, of scoped names: mask of layers.attn.mask.0 and of
+/// attn/mask:0.
+std::string_view ownName(std::string_view name) {
+  auto isNumber = [](std::string_view text) {
+    return std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+  };
+  for (;;) {
+    const size_t end = name.find_last_of("./:");
     const std::string_view last = name.substr(end + 1); // the whole where there is none
-    name = end == name.npos ? std::string_view() : name.substr(0, end);
-    return last;
+    if (end == name.npos || !isNumber(last))
+      return last;
+    name = name.substr(0, end);
   }
-};
+}
 
-/// Of those that underscores part.
-std::string_view lastWord(std::string_view name) { return name.substr(name.rfind('_') + 1); }
+/// The words of a name that underscores part, without numbers behind them.
+std::vector<std::string_view> wordsOf(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const size_t end = name.find('_');
+    words.push_back(name.substr(0, end));
+    if (end == name.npos)
+      break;
+    name = name.substr(end + 1);
+  }
+  while (words.size() > 1 && words.back().find_first_not_of("0123456789") == std::string_view::npos)
+    words.pop_back();
+  return words;
+}
 
-/// As layers name what they train: weight, weight_ih_l0, in_proj_bias.
-bool isWeightName(const std::string &name) {
-  const std::string_view own = OwnName(name).tensor;
-  auto says = [](std::string_view word) { return word == "weight" || word == "bias"; };
-  return says(own.substr(0, own.find('_'))) || says(lastWord(own));
+bool isOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+/// As layers name what they train: weight, weight_ih_l0, in_proj_bias, and kernel elsewhere.
+bool isWeightName(std::string_view name) {
+  const std::vector<std::string_view> words = wordsOf(ownName(name));
+  return isOneOf(words.front(), {"weight", "bias"}) ||
+         isOneOf(words.back(), {"weight", "bias", "kernel", "gamma", "beta", "scale"});
 }
 
 /// What stands in for what a mask hides is learned, and a layer that makes masks may be called so.
 bool isBufferName(const std::string &name) {
-  const OwnName own(name);
-  auto has = [&](std::string_view part) { return own.tensor.find(part) != own.tensor.npos; };
-  if (own.tensor == "masked_bias" || own.tensor == "final_logits_bias")
+  const std::string_view own = ownName(name);
+  const std::vector<std::string_view> words = wordsOf(own);
+  auto has = [&](std::string_view part) { return own.find(part) != own.npos; };
+  // Pruning multiplies weight_orig by weight_mask.
+  if (isOneOf(words.back(), {"mask", "masks"}) || own.ends_with("mask_bias") ||
+      own == "masked_bias" || own == "final_logits_bias")
     return true;
   if (isWeightName(name))
     return false;
-  constexpr std::string_view learned[] = {"token",     "tokens",     "embed", "emb",
-                                          "embedding", "embeddings", "query", "queries"};
-  const bool standsIn = std::ranges::find(learned, lastWord(own.tensor)) != std::end(learned);
+  const bool standsIn = isOneOf(words.back(), {"token", "tokens", "embed", "emb", "embedding",
+                                               "embeddings", "query", "queries"});
   return (has("mask") && !standsIn) || has("inv_freq") || has("cos_cached") || has("sin_cached") ||
-         has("rotary") || own.module.find("rotary") != own.module.npos;
+         name.find("rotary") != name.npos;
 }
 
 /// Tools that simplify graphs make initializers of Constant nodes, under the names that PyTorch's

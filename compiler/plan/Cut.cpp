@@ -158,7 +158,7 @@ StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses) {
   StageMemory memory;
   memory.weights = uses.hasFirst ? 0 : tied.parameterBytes;
   memory.fixed = gatheredSums(tied, uses) + uncountedSums(tied, uses) +
-                 (uses.hasFirst ? 0 : tied.optimizerBytes + tied.temporaryBytes);
+                 (uses.hasFirst ? 0 : tied.optimizerBytes);
   if (!tied.sumsTogether)
     memory.fixed += (static_cast<int64_t>(tied.units.size()) - uses.units) * tied.gradientBytes;
   return memory;

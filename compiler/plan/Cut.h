@@ -31,8 +31,8 @@ std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &st
 /// what it sends waits for, if it sends gradients.
 void addRecomputation(PlanStage &stage, bool sendsGradients);
 
-/// On the host, in whole pages: by how much the peaks of equal runs lie above their mean, and
-/// larger tensors' copies and messages above those of small ones.
+/// On the host, in whole pages, which a process takes memory in: by how much the peaks of equal
+/// runs lie above their mean, and larger tensors' copies and messages above those of small ones.
 int64_t spreadBytes(int64_t arena);
 
 /// What a schedule and its device ask of a stage's memory.

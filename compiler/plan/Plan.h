@@ -47,7 +47,8 @@ struct PlanUnit {
   std::string sharedState;
   /// Of what is the same in every version of the parameters.
   int64_t constantBytes = 0;
-  /// Bytes that live in its task while it runs and are not kept for another.
+  /// Bytes that live in a task while what comes from it runs, and are kept for no other task: of
+  /// the forward pass, the backward pass, the update and the evaluation the most.
   int64_t temporaryBytes = 0;
 
   /// Held once, whatever the schedule.
@@ -72,7 +73,6 @@ struct TiedWeight {
   /// The uses in a stage have one sum, which the first unit's bytes count. Otherwise each has its
   /// own, which its unit's bytes count.
   bool sumsTogether = false;
-  int64_t temporaryBytes = 0; ///< that live while it is updated
 };
 
 /// Memory that several units read and no gradient goes to: a constant, or what weights are prepared

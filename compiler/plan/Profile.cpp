@@ -125,7 +125,6 @@ TiedWeight toTied(const Fields &fields, int64_t units) {
   tied.optimizerBytes = fields.integer("optimizer_bytes", 0, kMostUnitBytes, 0);
   tied.gradientBytes = fields.integer("gradient_bytes", 0, kMostUnitBytes);
   tied.sumsTogether = fields.boolean("sums_together", false);
-  tied.temporaryBytes = fields.integer("temporary_bytes", 0, kMostUnitBytes, 0);
   return tied;
 }
 
@@ -155,8 +154,7 @@ std::string printProfile(const Profile &profile) {
                             {"parameter_bytes", tied.parameterBytes},
                             {"optimizer_bytes", tied.optimizerBytes},
                             {"gradient_bytes", tied.gradientBytes},
-                            {"sums_together", tied.sumsTogether},
-                            {"temporary_bytes", tied.temporaryBytes}});
+                            {"sums_together", tied.sumsTogether}});
   for (const SharedRead &read : profile.graph.sharedReads)
     json["shared_reads"].push_back({{"units", read.units},
                                     {"parameter_bytes", read.parameterBytes},
@@ -249,8 +247,10 @@ void setTemporaries(PlanGraph &graph) {
     if (!gradient.consumers.empty())
       live(std::ranges::min(gradient.consumers), gradient.producer, gradient.bytes);
   int64_t bytes = 0;
-  for (size_t i = 0; i < graph.units.size(); ++i)
-    graph.units[i].temporaryBytes = bytes += changes[i];
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    bytes += changes[i];
+    graph.units[i].temporaryBytes = bytes;
+  }
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {

@@ -22,7 +22,7 @@ namespace pdc {
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
-///      0, "sums_together": true, "temporary_bytes": 0}],
+///      0, "sums_together": true}],
 ///      "shared_reads": [{"units": [0, 1], "parameter_bytes": 0, "constant_bytes": 0}]}
 ///
 /// Units stand in topological order: values go to later ones, gradients to earlier ones. A file

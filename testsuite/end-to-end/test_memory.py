@@ -116,10 +116,11 @@ def test_limit_of_what_is_laid_out(models, tmp_path):
 
 @pytest.mark.parametrize("network,sizes,stages,frozen", [
     ("mlp", ["--hidden", 2048, 2048], "1", []), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", []),
-    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", ["--freeze", "tokens.weight"])], ids=["mlp", "tied", "frozen"])
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", ["--freeze", "tokens.weight"]),
+    ("vgg11", [], "1", []), ("vgg11", [], "1-1", [])], ids=["mlp", "tied", "frozen", "blocked", "blocked-1-1"])
 def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, tmp_path):
-    """Directions and their squares, the moments of a tied weight, and one that both stages hold and nothing trains: what cannot be
-    laid out is refused before it is."""
+    """Directions and their squares, in blocks, too, beside the workspace of another unit, the moments of a tied weight, and one that
+    both stages hold and nothing trains: what cannot be laid out is refused before it is."""
     options = ["--optimizer", "lamb,lr=0.01", "--schedule", "1f1b", "--stages", stages, "--minibatch", 8, "--microbatches", 4,
                "--recompute", "none", *frozen]
     model, workers = models(network, *sizes), len(stages.split("-"))

@@ -309,12 +309,14 @@ TEST(Parameters, layersNamedAsMasks) {
   for (const char *name :
        {"mask.weight", "mask_decoder.in_proj_weight", "net.mask_net.weight_ih_l0_reverse",
         "rotary_block.attn.in_proj_weight", "mask_head.weight_v", "mask_token",
-        "decoder.mask_tokens", "masked_spec_embed", "unmask_query", "mask_head/kernel:0"})
+        "decoder.mask_tokens", "masked_spec_embed", "unmask_query", "mask_head/kernel:0",
+        "vit/mask_token:0", "mask_token_0", "mask_gamma", "rotary_attn.gamma"})
     EXPECT_TRUE(isTrained(name)) << name;
   for (const char *name :
        {"mask", "attn.mask", "attn.causal_mask.1", "attn.token_mask", "attn.masked_bias",
         "model.final_logits_bias", "rotary_emb.inv_freq", "rotary_emb.freqs", "attn.rotary.0",
-        "attn.cos_cached", "rotary_pos_emb"})
+        "attn.cos_cached", "rotary_pos_emb", "rotary_embs.0.freqs", "rotary_emb.cache.cos",
+        "weight_mask", "0.bias_mask", "attn.mask_bias", "mask:0", "bias_mask_1"})
     EXPECT_FALSE(isTrained(name)) << name;
 }
 

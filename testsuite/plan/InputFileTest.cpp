@@ -172,7 +172,7 @@ TEST(ProfileFile, PipeDreamRefusals) {
 
 TEST(ProfileFile, RoundTripAndApply) {
   Profile profile{"m.onnx", "cpu", Precision::fp32, 2, 32, chainGraph({1, 2})};
-  profile.graph.tied = {{{0, 1}, 300, 200, 100, true, 40}};
+  profile.graph.tied = {{{0, 1}, 300, 200, 100, true}};
   profile.graph.sharedReads = {{{0, 1}, 50, 60}};
   profile.graph.units[1].slowdown = 1.25;
   profile.graph.units[1].updateSlowdown = 1.5;
@@ -185,7 +185,6 @@ TEST(ProfileFile, RoundTripAndApply) {
   EXPECT_EQ(read.graph.tied[0].units, (std::vector<int>{0, 1}));
   EXPECT_EQ(read.graph.tied[0].optimizerBytes, 200);
   EXPECT_TRUE(read.graph.tied[0].sumsTogether);
-  EXPECT_EQ(read.graph.tied[0].temporaryBytes, 40);
   ASSERT_EQ(read.graph.sharedReads.size(), 1u);
   EXPECT_EQ(read.graph.sharedReads[0].units, (std::vector<int>{0, 1}));
   EXPECT_EQ(read.graph.sharedReads[0].parameterBytes, 50);

@@ -76,7 +76,7 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     int64_t uses = std::ranges::count_if(tied.units, inside);
     bool counted = inside(tied.units.front());
     weights += uses && !counted ? tied.parameterBytes : 0;
-    fixed += uses && !counted ? tied.optimizerBytes + tied.temporaryBytes : 0;
+    fixed += uses && !counted ? tied.optimizerBytes : 0;
     int64_t elsewhere = static_cast<int64_t>(tied.units.size()) - uses;
     if (tied.sumsTogether)
       elsewhere = std::min<int64_t>(elsewhere, request.stages - 1);
@@ -175,7 +175,7 @@ ChainRequest drawChainRequest(std::mt19937 &random) {
 }
 
 void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
-  TiedWeight tied{{}, 70, 40, 30, random() % 2 == 0, 20};
+  TiedWeight tied{{}, 70, 40, 30, random() % 2 == 0};
   for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit)
     if (random() % 3 == 0)
       tied.units.push_back(unit);
