@@ -1,6 +1,7 @@
 #include "compiler/onnx/Loss.h"
 
 #include "compiler/onnx/Binding.h"
+#include "compiler/onnx/ClassScores.h"
 #include "compiler/onnx/Makers.h"
 
 #include <algorithm>
@@ -87,53 +88,6 @@ Loss lossOfNode(const ModelNode &node) {
   return loss;
 }
 
-std::string withoutSoftmax(const Model &model, const std::string &prediction) {
-  const ModelNode *node = producerOf(model, prediction);
-  bool normalises = node && (node->op == "Softmax" || node->op == "LogSoftmax");
-  int64_t axis = normalises ? node->attributes.integer("axis", -1) : 0;
-  return axis == 1 || axis == -1 ? node->inputs.at(0) : prediction;
-}
-
-/// The shape of labels where dimension `classes` of the prediction holds the classes.
-std::vector<std::pair<int64_t, std::string>> withoutClasses(const ModelValue &value,
-                                                            std::optional<size_t> classes) {
-  std::vector<std::pair<int64_t, std::string>> shape;
-  for (size_t d = 0; d < value.shape.size(); ++d)
-    if (d != classes)
-      shape.emplace_back(value.shape[d].value.value_or(-1), value.shape[d].symbol);
-  return shape;
-}
-
-/// What a matrix product makes has its features in the last dimension.
-bool comesFromMatrixProduct(const Model &model, const std::string &value, int depth = 0) {
-  static constexpr std::string_view passed[] = {
-      "Add", "Cast", "Div", "Dropout", "Identity", "LogSoftmax", "Mul", "Softmax", "Sub", "Tanh"};
-  const ModelNode *node = producerOf(model, value);
-  if (!node || depth > 8)
-    return false;
-  if (node->op == "MatMul" || node->op == "Gemm")
-    return true;
-  return std::find(std::begin(passed), std::end(passed), node->op) != std::end(passed) &&
-         std::any_of(node->inputs.begin(), node->inputs.end(), [&](const std::string &input) {
-           return comesFromMatrixProduct(model, input, depth + 1);
-         });
-}
-
-/// The declared shapes of prediction and labels say which dimension holds the classes; where they
-/// do not, what makes the prediction does.
-bool hasClassesLast(const Model &model, const Loss &loss) {
-  const ModelValue *scores = valueNamed(model.outputs, loss.prediction);
-  if (!scores || scores->shape.size() < 3)
-    return false;
-  if (const ModelValue *labels = valueNamed(model.inputs, loss.labels)) {
-    auto found = withoutClasses(*labels, std::nullopt);
-    bool fitsLast = found == withoutClasses(*scores, scores->shape.size() - 1);
-    if (fitsLast != (found == withoutClasses(*scores, 1)))
-      return fitsLast;
-  }
-  return comesFromMatrixProduct(model, loss.prediction);
-}
-
 std::string freshLabels(const Model &model) {
   std::string name = "labels";
   for (int i = 2; model.initializers.contains(name); ++i)
@@ -209,11 +163,10 @@ bool isValueOfGraph(const Model &model, const std::string &name) {
 
 Loss chooseLoss(const Model &model, const std::string &option) {
   Loss loss = option.empty() ? defaultLoss(model) : lossOfOption(model, option);
-  if (loss.kind == LossKind::crossEntropy && loss.node.empty())
-    loss.prediction = withoutSoftmax(model, loss.prediction);
   if (loss.labels.empty() && loss.kind != LossKind::output)
     loss.labels = freshLabels(model);
-  loss.classesLast = loss.node.empty() && hasClasses(loss) && hasClassesLast(model, loss);
+  if (loss.node.empty())
+    chooseScores(model, loss);
   if (!isValueOfGraph(model, loss.prediction))
     throw Error("loss: '" + loss.prediction + "' is computed from no input");
   return loss;

@@ -39,3 +39,57 @@ TEST(Losses, areSumsWhereNoMeanIsTaken) {
   EXPECT_FALSE(isSumOf("s = ReduceSum<keepdims = 0>(x)  a = Abs(x)  c = ReduceSum<keepdims = 0>(a)  "
                        "n = Div(s, c)"));
 }
+
+/// A Softmax says which dimension holds the classes, else what makes the scores.
+TEST(Losses, knowWhereTheClassesAre) {
+  auto lossOfScores = [](const std::string &shape, const std::string &body) {
+    onnx::ModelProto model =
+        protoOf(header + ("net (float[2, 5, 5] x, float[2, 5, 5, 5] image) => (float" + shape +
+                          " y) <int64[3] s = {2, 5, 5}, int64[2] flat = {10, 5}> {" + body + "}"));
+    addInitializer(model, "w", {5, 5}, std::vector<float>(25, 1));
+    addInitializer(model, "c", {5, 5, 1, 1}, std::vector<float>(25, 1));
+    return toString(chooseLoss(read(model), ""));
+  };
+  const std::string last = ", classes in its last dimension, with labels 'labels'";
+  const std::string second = " with labels 'labels'";
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "y = MatMul(x, w)"), "cross_entropy of 'y'" + last);
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = Softmax<axis = -1>(z)"),
+            "cross_entropy of 'z'" + last);
+  EXPECT_EQ(
+      lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  p = Softmax<axis = 2>(z)  y = Identity(p)"),
+      "cross_entropy of 'z'" + last);
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = LogSoftmax<axis = 1>(z)"),
+            "cross_entropy of 'z'" + second);
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = Transpose<perm = [0, 2, 1]>(z)"),
+            "cross_entropy of 'y'" + second);
+  // As tf2onnx and jax2onnx write a layer of each token.
+  EXPECT_EQ(
+      lossOfScores("[2, 5, 5]",
+                   "f = Reshape(x, flat)  z = MatMul(f, w)  r = Reshape(z, s)  y = Add(r, r)"),
+      "cross_entropy of 'y'" + last);
+  // A product whose columns a Reshape divides.
+  EXPECT_EQ(lossOfScores("[2, 5, 7]", "f = Reshape(x, flat)  z = Gemm(f, w)  y = Reshape(z, s)"),
+            "cross_entropy of 'y'" + second);
+  // Keras has its channels last.
+  EXPECT_EQ(
+      lossOfScores("[2, 5, 5, 5]", "z = Conv(image, c)  y = Transpose<perm = [0, 2, 3, 1]>(z)"),
+      "cross_entropy of 'y'" + last);
+  EXPECT_EQ(lossOfScores("[2, 5, 5, 5]", "y = Conv(image, c)"), "cross_entropy of 'y'" + second);
+}
+
+TEST(Losses, takeScoresForShares) {
+  auto lossOfOption = [](const std::string &option, const std::string &shape,
+                         const std::string &body) {
+    const Model model =
+        read(protoOf(header + ("net (float[2, 5] x) => (float" + shape + " y) {" + body + "}")));
+    return toString(chooseLoss(model, option));
+  };
+  EXPECT_EQ(lossOfOption("bce_with_logits", "[2, 5]", "z = Neg(x)  y = Sigmoid(z)"),
+            "bce_with_logits of 'z' with labels 'labels'");
+  EXPECT_EQ(lossOfOption("mse", "[2, 5]", "z = Neg(x)  y = Sigmoid(z)"),
+            "mse of 'y' with labels 'labels'");
+  EXPECT_EQ(lossOfOption("nll", "[2, 5]", "z = Neg(x)  y = LogSoftmax(z)"),
+            "nll of 'y' with labels 'labels'");
+  EXPECT_THROW(lossOfOption("nll", "[2, 5]", "z = Neg(x)  y = Softmax(z)"), Error);
+  EXPECT_THROW(lossOfOption("", "[2, 1]", "y = ReduceMean<axes = [1], keepdims = 1>(x)"), Error);
+}
