@@ -3,6 +3,7 @@
 #include "compiler/onnx/Makers.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 namespace pdc {
@@ -92,6 +93,33 @@ private:
   std::optional<int64_t> classes;
 };
 
+/// Whether a Transpose moves one dimension and leaves the others in their order.
+bool movesOnly(const ModelNode &transpose, size_t from, size_t to) {
+  std::vector<int64_t> order(transpose.attributes.integers("perm").size());
+  if (std::max(from, to) >= order.size())
+    return false;
+  std::iota(order.begin(), order.end(), 0);
+  const int64_t moved = order[from];
+  order.erase(order.begin() + static_cast<std::ptrdiff_t>(from));
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), moved);
+  return order == transpose.attributes.integers("perm");
+}
+
+/// Shares whose classes are moved have the labels of the scores before: those of Keras' images.
+bool chooseBehindMove(const Makers &makers, const ModelNode &transpose, Loss &loss) {
+  const ModelNode *shares = makers.of(makers.before(transpose.inputs.at(0), {"Identity"}));
+  if (!shares || (shares->op != "Softmax" && shares->op != "LogSoftmax"))
+    return false;
+  const size_t last = transpose.attributes.integers("perm").size() - 1;
+  const int64_t axis = shares->attributes.integer("axis", -1);
+  const bool isLast = axis == -1 || axis == static_cast<int64_t>(last);
+  if (!(isLast && movesOnly(transpose, last, 1)) && !(axis == 1 && movesOnly(transpose, 1, last)))
+    return false;
+  loss.prediction = shares->inputs.at(0);
+  loss.classesLast = isLast;
+  return true;
+}
+
 /// The declared shapes of prediction and labels say which dimension holds the classes; where they
 /// do not, what makes the prediction does.
 bool hasClassesLast(const Model &model, const Loss &loss, const ModelValue *scores) {
@@ -124,6 +152,9 @@ void chooseScores(const Model &model, Loss &loss) {
       declared->shape[1].value == 1)
     throw Error("loss: cross_entropy of '" + loss.prediction +
                 "' has one class to choose from; say --loss bce_with_logits, mse or l1");
+  if (loss.kind == LossKind::crossEntropy && maker && maker->op == "Transpose" &&
+      chooseBehindMove(makers, *maker, loss))
+    return;
   if (loss.kind == LossKind::crossEntropy && (isShares || (maker && maker->op == "LogSoftmax"))) {
     const int64_t axis = maker->attributes.integer("axis", -1);
     const auto rank = static_cast<int64_t>(declared ? declared->shape.size() : 0);

@@ -95,6 +95,19 @@ bool isOfWrittenNormalisation(const Model &model, const std::string &name,
          !statistics.contains(mean);
 }
 
+/// Whether a tensor of one element is a constant rather than a layer's only weight or a learned
+/// factor. What is repeated from one number begins a sequence with zeros; Keras and Paddle train no
+/// such factor, and their exporters write all numbers so.
+bool isNumber(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
+  if (places.repeated.contains(initializer.name))
+    return true;
+  const std::string &name = initializer.name;
+  const bool trainsNone = model.producer == "tf2onnx" || model.producer == "PaddlePaddle";
+  return !places.layers.contains(name) &&
+         (initializer.type.shape.empty() || places.settings.contains(name) ||
+          (trainsNone && places.factors.contains(name)));
+}
+
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
 /// knows what its network trains. Of what it folded, factors of products are weights in another
 /// form; terms are tables and masks as often.
@@ -112,7 +125,9 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const bool isFolded = metadata.folded.contains(name) || name.find("::") != name.npos;
   if ((metadata.folded.contains(name) && isTerm) || (isFolded && isImage))
     return "made by its exporter";
-  if (initializer.literal || isConstantName(name))
+  if (initializer.literal)
+    return "in a Constant node";
+  if (isConstantName(name))
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
@@ -127,11 +142,15 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "a state of each sample";
   if (!isTerm && !isImage && !places.layers.contains(name) && places.picked.contains(name))
     return "a table that elements are picked from";
-  const bool isNumber =
-      shape.empty() || (initializer.type.elementCount() == 1 && places.settings.contains(name));
-  if (isNumber && !places.layers.contains(name))
+  if (initializer.type.elementCount() == 1 && isNumber(model, initializer, places))
     return "a single number";
   return "";
+}
+
+/// Of a layer, as weights are.
+bool isMatrix(const Initializer &initializer, const WeightPlaces &places) {
+  return initializer.type.rank() > 1 && initializer.type.elementCount() > 1 &&
+         places.layers.contains(initializer.name);
 }
 
 struct Choice {
@@ -158,7 +177,7 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
       continue;
     if (std::string reason = reasonAgainst(model, initializer, places, statistics); reason.empty())
       choice.parameters.insert(name);
-    else if (!initializer.literal)
+    else if (!initializer.literal || isMatrix(initializer, places))
       choice.reasonsAgainst[name] = reason;
   }
   return choice;
@@ -272,7 +291,8 @@ static bool nameAll(const std::vector<std::string> &patterns) {
   const std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
   auto isWeight = [&](const std::string &name) {
     auto found = model.initializers.find(name);
-    return found != model.initializers.end() && !found->second.literal &&
+    return found != model.initializers.end() &&
+           (!found->second.literal || found->second.type.rank() > 1) &&
            isFloatingPoint(found->second.type.element);
   };
   if (std::ranges::any_of(nodes, [&](const ModelNode *node) {

@@ -68,8 +68,10 @@ const Tensor *ShapeWalk::askedOf(const std::string &name) {
   return &asked.try_emplace(name, readTensor(initializer->second)).first->second;
 }
 
+/// No number of its own is a parameter; tf2onnx counts the steps of a Loop in floating point.
 const TensorType &ShapeWalk::addInitializer(const Initializer &initializer) {
-  bool isValue = initializer.literal || !isFloatingPoint(initializer.type.element);
+  const bool isValue = initializer.literal || initializer.type.shape.empty() ||
+                       !isFloatingPoint(initializer.type.element);
   if (isValue && initializer.type.elementCount() <= kMostElements)
     constants[initializer.name] = readTensor(initializer);
   return initializer.type;

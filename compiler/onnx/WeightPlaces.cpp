@@ -78,7 +78,8 @@ bool isArithmetic(std::string_view op) {
   return std::ranges::count(all, op) > 0;
 }
 
-/// An exponent, a bound, or what fills the masked: with one element a constant as a rule.
+/// An exponent, a bound, or what fills the masked: with one element a constant as a rule, as is
+/// what keeps a root from zero.
 bool isSetting(const ModelNode &node, size_t operand) {
   return node.op == "Max" || node.op == "Min" || node.op == "Where" ||
          (node.op == "Pow" && operand == 1);
@@ -139,7 +140,12 @@ void WeightPlaces::add(const ModelNode &node) {
     if (node.op != "Dropout" && node.op != "Trilu")
       move(node, terms, terms);
     move(node, others, others);
+    move(node, repeated, repeated);
   }
+  if (node.op == "Expand" || node.op == "Tile")
+    repeated.insert(node.inputs.at(0));
+  if (node.op == "Sqrt")
+    rooted.insert(node.inputs.at(0));
   if (keepsImage(node))
     move(node, images, images);
   if (node.op == "Conv" || node.op == "ConvTranspose")
@@ -157,8 +163,10 @@ void WeightPlaces::add(const ModelNode &node) {
 void WeightPlaces::addWeight(const ModelNode &node, size_t operand) {
   const std::string &name = node.inputs[operand];
   (isArithmetic(node.op) ? terms : layers).insert(name);
-  if (isSetting(node, operand))
+  if (isSetting(node, operand) || (node.op == "Add" && rooted.contains(node.outputs.at(0))))
     settings.insert(name);
+  if (node.op == "Mul" || node.op == "Div")
+    factors.insert(name);
   if (isInitialState(node, operand))
     states.insert(name);
 }

@@ -9,11 +9,13 @@
 namespace pdc {
 
 /// Values that stand where weights do: operands of layers, of which some are initial states, and
-/// terms and factors of arithmetic, of which some are settings.
+/// terms of arithmetic, of which some are factors or settings.
 struct WeightPlaces {
   explicit WeightPlaces(const std::vector<const ModelNode *> &nodes);
 
-  std::set<std::string> layers, states, terms, settings;
+  std::set<std::string> layers, states, terms, factors, settings;
+  /// Written as often as another value asks for.
+  std::set<std::string> repeated;
   /// Elements are picked from tables (the factors of a diffusion's steps) as often as from weights.
   std::set<std::string> picked;
   /// Some of their elements are replaced.
@@ -29,6 +31,8 @@ struct WeightPlaces {
   }
 
 private:
+  std::set<std::string> rooted; ///< of which square roots are taken
+
   void add(const ModelNode &node);
   void addWeight(const ModelNode &node, size_t operand);
   void addOther(const ModelNode &node, size_t operand);

@@ -74,6 +74,16 @@ TEST(Losses, knowWhereTheClassesAre) {
   EXPECT_EQ(
       lossOfScores("[2, 5, 5, 5]", "z = Conv(image, c)  y = Transpose<perm = [0, 2, 3, 1]>(z)"),
       "cross_entropy of 'y'" + last);
+  EXPECT_EQ(lossOfScores("[2, 5, 5, 5]", "z = Conv(image, c)  p = Softmax<axis = 1>(z)  "
+                                         "y = Transpose<perm = [0, 2, 3, 1]>(p)"),
+            "cross_entropy of 'z'" + second);
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  p = LogSoftmax<axis = 2>(z)  "
+                                      "y = Transpose<perm = [0, 2, 1]>(p)"),
+            "cross_entropy of 'z'" + last);
+  EXPECT_EQ(lossOfScores("[2, 5, 5, 5]", "z = Conv(image, c)  p = Softmax<axis = 1>(z)  "
+                                         "y = Transpose<perm = [0, 3, 2, 1]>(p)"),
+            "cross_entropy of 'y'" + second)
+      << "rows and columns change places";
   EXPECT_EQ(lossOfScores("[2, 5, 5, 5]", "y = Conv(image, c)"), "cross_entropy of 'y'" + second);
 }
 

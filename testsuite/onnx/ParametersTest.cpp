@@ -292,6 +292,54 @@ TEST(Parameters, singleNumbers) {
   EXPECT_TRUE(reasonsAgainstTraining(parsed, chooseLoss(parsed, ""), {{}, {"al*"}}).empty());
 }
 
+/// Scripts write weights as constants, too: what is left untrained is named.
+TEST(Parameters, weightsInConstantNodes) {
+  const Model model = read(protoOf(std::string(header) + R"(
+    net (float[2, 2] x) => (float[2, 2] y) <float[2] b = {1, 2}> {
+      w = Constant<value = float[2, 2] {1, 2, 3, 4}>()
+      m = MatMul(x, w)
+      y = Add(m, b) })"));
+  EXPECT_EQ(trainedOf(model), NameSet{"b"});
+  EXPECT_EQ(reasonsOf(model), (std::map<std::string, std::string>{{"w", "in a Constant node"}}));
+  EXPECT_EQ(chooseParameters(model, chooseLoss(model, ""), {{"+w"}, {}}), (NameSet{"b", "w"}));
+}
+
+/// Of one element are a state of zeros that is repeated for each sample, what keeps a root from
+/// zero, and, of exporters that write all numbers so, a factor; a bias of one element is none.
+TEST(Parameters, numbersWithDimensions) {
+  auto trainedBy = [](const char *producer) {
+    onnx::ModelProto model = protoOf(std::string(header) + R"(
+      net (float[2, 3] x) => (float[2, 1] y) {
+        h = Expand(zero, x_shape)
+        a = Add(x, epsilon)
+        r = Sqrt(a)
+        s = Mul(r, factor)
+        u = Add(s, h)
+        m = MatMul(h, w)
+        v = MatMul(u, w)
+        t = Add(v, m)
+        y = Add(t, bias)
+        z = Gemm(u, w, last) })");
+    model.set_producer_name(producer);
+    addInitializer(model, "w", {3, 1}, {1, 2, 3});
+    addInitializer(model, "zero", {1}, {0});
+    addInitializer(model, "epsilon", {1}, {1e-3F});
+    addInitializer(model, "factor", {1, 1}, {0.5F});
+    addInitializer(model, "bias", {1}, {0});
+    addInitializer(model, "last", {1}, {0});
+    onnx::TensorProto &shape = *model.mutable_graph()->add_initializer();
+    shape.set_name("x_shape");
+    shape.set_data_type(onnx::TensorProto::INT64);
+    shape.add_dims(2);
+    shape.add_int64_data(2);
+    shape.add_int64_data(3);
+    const Model parsed = read(model);
+    return chooseParameters(parsed, chooseLoss(parsed, "mse"), {});
+  };
+  EXPECT_EQ(trainedBy("pytorch"), (NameSet{"bias", "factor", "w"}));
+  EXPECT_EQ(trainedBy("tf2onnx"), (NameSet{"bias", "w"}));
+}
+
 /// A layer may be called a mask; what it trains is no mask, nor is what stands in for what is
 /// hidden.
 TEST(Parameters, layersNamedAsMasks) {
