@@ -265,8 +265,8 @@ std::vector<pdc::TensorType> inferTypes(NodeOp node, const NodeFacts &facts,
     if (!rows.concern(node))
       throw;
     throw Error(std::string(error.what()) +
-                "; data select some of the rows that it reads, and how many is not known when it "
-                "is compiled");
+                "; if it was made for fewer rows: data select some of those that it reads, and how "
+                "many is not known when it is compiled");
   }
 }
 

@@ -138,7 +138,7 @@ func.func @train() {
   %mask = pdc.read @mask : tensor<2x2xi1>
   %sizes = pdc.node "Constant" "/sizes"() {value = dense<1> : tensor<2xi64>} : () -> tensor<2xi64>
   %rows = pdc.node "pdc.SelectedRows" "/rows"(%x, %mask) {} : (tensor<2x2xf32>, tensor<2x2xi1>) -> tensor<*xf32>
-  // expected-error@+1 {{node '/each' (Split): sizes [1,1] for 2 outputs do not make dimension 0 of f32[4]; data select some of the rows that it reads, and how many is not known when it is compiled}}
+  // expected-error@+1 {{node '/each' (Split): sizes [1,1] for 2 outputs do not make dimension 0 of f32[4]; if it was made for fewer rows: data select some of those that it reads, and how many is not known when it is compiled}}
   %each:2 = pdc.node "Split" "/each"(%rows, %sizes) {axis = 0 : i64} : (tensor<*xf32>, tensor<2xi64>) -> (tensor<*xf32>, tensor<*xf32>)
   return
 }
