@@ -280,9 +280,11 @@ private:
     for (auto function : train->getParentOfType<ModuleOp>().getOps<func::FuncOp>()) {
       const llvm::DenseMap<Operation *, int64_t> found = liveBytes(function, isStashed);
       live.insert(found.begin(), found.end());
-      int index = 0;
+      int index = -1;
       for (UnitOp unit : function.getOps<UnitOp>()) {
         index = indexOf(unit) < 0 ? index : indexOf(unit);
+        if (index < 0)
+          continue;
         int64_t &most = graph.units[index].temporaryBytes;
         most = std::max(most, live.lookup(unit));
       }
