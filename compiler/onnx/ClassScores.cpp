@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <ranges>
 
 namespace pdc {
 
@@ -19,15 +20,6 @@ DeclaredShape withoutClasses(const ModelValue &value, std::optional<size_t> clas
     if (d != classes)
       shape.emplace_back(value.shape[d].value.value_or(-1), value.shape[d].symbol);
   return shape;
-}
-
-const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
-  auto found = std::ranges::find(values, name, &ModelValue::name);
-  return found == values.end() ? nullptr : &*found;
-}
-
-bool isOneOf(const std::string &op, std::initializer_list<std::string_view> ops) {
-  return std::ranges::find(ops, op) != ops.end();
 }
 
 /// Reads from scores of more than two dimensions back to what makes them.
@@ -49,8 +41,9 @@ public:
       return areLast(node->inputs.at(0), true, depth + 1);
     if (node->op == "Transpose")
       return movesChannelsLast(*node) && !isReshaped && areChannels(node->inputs.at(0), depth + 1);
-    return isOneOf(node->op, {"Add", "Cast", "Div", "Dropout", "Identity", "LogSoftmax", "Mul",
-                              "Softmax", "Sub", "Tanh"}) &&
+    static constexpr std::string_view passed[] = {
+        "Add", "Cast", "Div", "Dropout", "Identity", "LogSoftmax", "Mul", "Softmax", "Sub", "Tanh"};
+    return std::ranges::count(passed, node->op) > 0 &&
            std::ranges::any_of(node->inputs, [&](const std::string &input) {
              return areLast(input, isReshaped, depth + 1);
            });
@@ -65,8 +58,9 @@ private:
       return false;
     if (node->op == "Conv" || node->op == "ConvTranspose")
       return true;
-    return isOneOf(node->op, {"Add", "BatchNormalization", "Cast", "Div", "Identity", "Mul", "Relu",
-                              "Resize", "Sub"}) &&
+    static constexpr std::string_view passed[] = {
+        "Add", "BatchNormalization", "Cast", "Div", "Identity", "Mul", "Relu", "Resize", "Sub"};
+    return std::ranges::count(passed, node->op) > 0 &&
            std::ranges::any_of(node->inputs, [&](const std::string &input) {
              return areChannels(input, depth + 1);
            });
@@ -105,18 +99,52 @@ bool movesOnly(const ModelNode &transpose, size_t from, size_t to) {
   return order == transpose.attributes.integers("perm");
 }
 
-/// Shares whose classes are moved have the labels of the scores before: those of Keras' images.
-bool chooseBehindMove(const Makers &makers, const ModelNode &transpose, Loss &loss) {
-  const ModelNode *shares = makers.of(makers.before(transpose.inputs.at(0), {"Identity"}));
-  if (!shares || (shares->op != "Softmax" && shares->op != "LogSoftmax"))
+/// A Softmax, LogSoftmax or Sigmoid that an output shows, and what moves its dimensions; null:
+/// none.
+struct Shares {
+  const ModelNode *node = nullptr, *transpose = nullptr;
+
+  Shares(const Makers &makers, const std::string &output) {
+    node = makerOf(makers, output);
+    if (node && node->op == "Transpose") {
+      transpose = node;
+      node = makerOf(makers, transpose->inputs.at(0));
+    }
+  }
+
+  bool areOf(std::string_view op) const { return node && node->op == op; }
+
+private:
+  static const ModelNode *makerOf(const Makers &makers, const std::string &value) {
+    return makers.of(makers.before(value, {"Cast", "Identity"}));
+  }
+};
+
+/// Puts the scores in the place of shares that say where their classes are, in dimension 1 or the
+/// last one, also where a Transpose moves them from one to the other, as from Keras' images: labels
+/// stay as they are. A Softmax over several dimensions, as operator sets before 13 have it, says so
+/// where all but the first have one element.
+bool chooseBefore(const Shares &shares, const ModelValue *declared, Loss &loss) {
+  size_t rank = declared ? declared->shape.size() : 0;
+  const ModelNode *transpose = shares.transpose;
+  if (transpose)
+    rank = transpose->attributes.integers("perm").size();
+  int64_t axis = shares.node->attributes.integer("axis", -1);
+  if (axis < 0 && rank > 0)
+    axis += static_cast<int64_t>(rank);
+  const bool isFlat =
+      declared &&
+      std::ranges::all_of(declared->shape | std::views::drop(std::max<int64_t>(0, axis + 1)),
+                          [](const Dimension &d) { return d.value == 1; });
+  if (!isFlat && shares.node->attributes.integer("flatten", 0) != 0)
     return false;
-  const size_t last = transpose.attributes.integers("perm").size() - 1;
-  const int64_t axis = shares->attributes.integer("axis", -1);
-  const bool isLast = axis == -1 || axis == static_cast<int64_t>(last);
-  if (!(isLast && movesOnly(transpose, last, 1)) && !(axis == 1 && movesOnly(transpose, 1, last)))
+  const bool isLast = axis == -1 || (rank > 0 ? axis + 1 == static_cast<int64_t>(rank) : axis > 1);
+  if (axis != 1 && !isLast)
     return false;
-  loss.prediction = shares->inputs.at(0);
-  loss.classesLast = isLast;
+  if (transpose && !movesOnly(*transpose, isLast ? rank - 1 : 1, isLast ? 1 : rank - 1))
+    return false;
+  loss.prediction = shares.node->inputs.at(0);
+  loss.classesLast = isLast && rank != 2;
   return true;
 }
 
@@ -136,37 +164,33 @@ bool hasClassesLast(const Model &model, const Loss &loss, const ModelValue *scor
 
 } // namespace
 
+/// The class of which all samples are one has a loss of 0.
+static void checkClasses(const Loss &loss, const std::string &output, const ModelValue *declared) {
+  if (!declared || declared->shape.size() < 2)
+    return;
+  const Dimension &classes = loss.classesLast ? declared->shape.back() : declared->shape[1];
+  if (classes.value == 1)
+    throw Error("loss: the scores of '" + output +
+                "' have one class to choose from; say --loss bce_with_logits, mse or l1");
+}
+
 void chooseScores(const Model &model, Loss &loss) {
-  const ModelValue *declared = valueNamed(model.outputs, loss.prediction);
+  const std::string output = loss.prediction;
+  const ModelValue *declared = valueNamed(model.outputs, output);
   const Makers makers(model);
-  const ModelNode *maker = makers.of(makers.before(loss.prediction, {"Identity"}));
-  const bool isShares = maker && maker->op == "Softmax";
-  if (loss.kind == LossKind::bceWithLogits && maker && maker->op == "Sigmoid")
-    loss.prediction = maker->inputs.at(0);
-  if (loss.kind == LossKind::nll && isShares)
-    throw Error("loss: nll takes logarithms of shares, and '" + loss.prediction +
+  const Shares shares(makers, output);
+  if (loss.kind == LossKind::bceWithLogits && shares.areOf("Sigmoid") && !shares.transpose)
+    loss.prediction = shares.node->inputs.at(0);
+  if (loss.kind == LossKind::nll && shares.areOf("Softmax"))
+    throw Error("loss: nll takes logarithms of shares, and '" + output +
                 "' is a Softmax; say --loss cross_entropy");
   if (!hasClasses(loss))
     return;
-  if (loss.kind == LossKind::crossEntropy && declared && declared->shape.size() == 2 &&
-      declared->shape[1].value == 1)
-    throw Error("loss: cross_entropy of '" + loss.prediction +
-                "' has one class to choose from; say --loss bce_with_logits, mse or l1");
-  if (loss.kind == LossKind::crossEntropy && maker && maker->op == "Transpose" &&
-      chooseBehindMove(makers, *maker, loss))
-    return;
-  if (loss.kind == LossKind::crossEntropy && (isShares || (maker && maker->op == "LogSoftmax"))) {
-    const int64_t axis = maker->attributes.integer("axis", -1);
-    const auto rank = static_cast<int64_t>(declared ? declared->shape.size() : 0);
-    const bool isLast = axis == -1 || (rank > 0 && axis == rank - 1);
-    if (axis == 1 || isLast)
-      loss.prediction = maker->inputs.at(0);
-    if (rank > 2 && (axis == 1) != isLast) {
-      loss.classesLast = isLast;
-      return;
-    }
-  }
-  loss.classesLast = hasClassesLast(model, loss, declared);
+  const bool isNormalised = shares.areOf("Softmax") || shares.areOf("LogSoftmax");
+  if (loss.kind != LossKind::crossEntropy || !isNormalised || !chooseBefore(shares, declared, loss))
+    loss.classesLast = hasClassesLast(model, loss, declared);
+  if (!shares.transpose || loss.prediction == output)
+    checkClasses(loss, output, declared);
 }
 
 } // namespace pdc

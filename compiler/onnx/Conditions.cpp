@@ -50,6 +50,7 @@ public:
       : graph{{model.name, model.inputs, {}, {}, {}}, {}},
         binding(model, 0, withNumbers(model, dimensions)), reader(values, folder, graph.model),
         walk(graph.model, binding) {
+    graph.model.producer = model.producer;
     for (const FlatNode &node : nodes) {
       if (node.selects)
         needed.insert(node.proto.input(0));

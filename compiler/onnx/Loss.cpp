@@ -35,12 +35,6 @@ const ModelNode *producerOf(const Model &model, const std::string &value) {
   return nullptr;
 }
 
-const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
-  auto found = std::find_if(values.begin(), values.end(),
-                            [&](const ModelValue &value) { return value.name == name; });
-  return found == values.end() ? nullptr : &*found;
-}
-
 /// Whether a value is of floating-point numbers, as far as the nodes before it say.
 bool isReal(const Model &model, const std::string &name, int depth = 0) {
   static constexpr std::string_view passed[] = {

@@ -29,6 +29,11 @@ const std::string &Makers::before(const std::string &value,
   return *name;
 }
 
+const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
+  auto found = std::ranges::find(values, name, &ModelValue::name);
+  return found == values.end() ? nullptr : &*found;
+}
+
 std::optional<double> numberNamed(const Model &model, const std::string &initializer) {
   auto found = model.initializers.find(initializer);
   if (found == model.initializers.end() || found->second.type.elementCount() != 1)

@@ -26,6 +26,9 @@ private:
   std::unordered_map<std::string, const ModelNode *> makers;
 };
 
+/// Of a model's inputs or outputs; null: none is named so.
+const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name);
+
 /// The initializer where it is one number.
 std::optional<double> numberNamed(const Model &model, const std::string &initializer);
 

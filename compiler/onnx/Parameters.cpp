@@ -2,87 +2,16 @@
 #include "compiler/onnx/Makers.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/Normalisations.h"
+#include "compiler/onnx/TensorNames.h"
 #include "compiler/onnx/WeightPlaces.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cctype>
-#include <initializer_list>
 
 namespace pdc {
 
 namespace {
-
-/// What a network calls a tensor itself, of scoped names: mask of layers.attn.mask.0 and of
-/// attn/mask:0.
-std::string_view ownName(std::string_view name) {
-  auto isNumber = [](std::string_view text) {
-    return std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
-  };
-  for (;;) {
-    const size_t end = name.find_last_of("./:");
-    const std::string_view last = name.substr(end + 1); // the whole where there is none
-    if (end == name.npos || !isNumber(last))
-      return last;
-    name = name.substr(0, end);
-  }
-}
-
-/// The words of a name that underscores part, without numbers behind them.
-std::vector<std::string_view> wordsOf(std::string_view name) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const size_t end = name.find('_');
-    words.push_back(name.substr(0, end));
-    if (end == name.npos)
-      break;
-    name = name.substr(end + 1);
-  }
-  while (words.size() > 1 && words.back().find_first_not_of("0123456789") == std::string_view::npos)
-    words.pop_back();
-  return words;
-}
-
-bool isOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
-/// As layers name what they train: weight, weight_ih_l0, in_proj_bias, and kernel elsewhere.
-bool isWeightName(std::string_view name) {
-  const std::vector<std::string_view> words = wordsOf(ownName(name));
-  return isOneOf(words.front(), {"weight", "bias"}) ||
-         isOneOf(words.back(), {"weight", "bias", "kernel", "gamma", "beta", "scale"});
-}
-
-/// What stands in for what a mask hides is learned, and a layer that makes masks may be called so.
-bool isBufferName(const std::string &name) {
-  const std::string_view own = ownName(name);
-  const std::vector<std::string_view> words = wordsOf(own);
-  auto has = [&](std::string_view part) { return own.find(part) != own.npos; };
-  // Pruning multiplies weight_orig by weight_mask.
-  if (isOneOf(words.back(), {"mask", "masks"}) || own.ends_with("mask_bias") ||
-      own == "masked_bias" || own == "final_logits_bias")
-    return true;
-  if (isWeightName(name))
-    return false;
-  const bool standsIn = isOneOf(words.back(), {"token", "tokens", "embed", "emb", "embedding",
-                                               "embeddings", "query", "queries"});
-  return (has("mask") && !standsIn) || has("inv_freq") || has("cos_cached") || has("sin_cached") ||
-         name.find("rotary") != name.npos;
-}
-
-/// Tools that simplify graphs make initializers of Constant nodes, under the names that PyTorch's
-/// exporter gives their outputs: /layer/Constant_3_output_0.
-bool isConstantName(const std::string &name) {
-  const std::string own = name.substr(name.rfind('/') + 1); // the whole where there is none
-  auto matches = [&](const char *pattern) { return fnmatch(pattern, own.c_str(), 0) == 0; };
-  // A number follows where branches or bodies have equal names.
-  return matches("ConstantOfShape_output_[0-9]") ||
-         matches("ConstantOfShape_[0-9]*_output_[0-9]") || matches("Constant_output_[0-9]") ||
-         matches("Constant_[0-9]*_output_[0-9]") || matches("Constant_output_[0-9]_[0-9]*") ||
-         matches("Constant_[0-9]*_output_[0-9]_[0-9]*");
-}
 
 /// A BatchNormalization that is written out as arithmetic has four buffers, as DETR's frozen ones
 /// do: `statistics` are those of nodes.
@@ -96,16 +25,19 @@ bool isOfWrittenNormalisation(const Model &model, const std::string &name,
 }
 
 /// Whether a tensor of one element is a constant rather than a layer's only weight or a learned
-/// factor. What is repeated from one number begins a sequence with zeros; Keras and Paddle train no
-/// such factor, and their exporters write all numbers so.
+/// factor. PyTorch's exporter writes none of the zeros that a sequence begins with as an
+/// initializer; others write all numbers so.
 bool isNumber(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
-  if (places.repeated.contains(initializer.name))
-    return true;
   const std::string &name = initializer.name;
-  const bool trainsNone = model.producer == "tf2onnx" || model.producer == "PaddlePaddle";
+  if (isWeightName(name) || isScaleName(name))
+    return initializer.type.shape.empty() && !places.layers.contains(name);
+  if (places.repeated.contains(name) && model.producer != "pytorch" &&
+      numberNamed(model, name) == 0.0)
+    return true;
+  const bool writesFactors = model.producer == "tf2onnx" || model.producer == "PaddlePaddle";
   return !places.layers.contains(name) &&
          (initializer.type.shape.empty() || places.settings.contains(name) ||
-          (trainsNone && places.factors.contains(name)));
+          (writesFactors && places.factors.contains(name)));
 }
 
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter

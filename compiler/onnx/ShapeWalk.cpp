@@ -68,9 +68,11 @@ const Tensor *ShapeWalk::askedOf(const std::string &name) {
   return &asked.try_emplace(name, readTensor(initializer->second)).first->second;
 }
 
-/// No number of its own is a parameter; tf2onnx counts the steps of a Loop in floating point.
+/// tf2onnx counts the steps of a Loop in floating point, and Keras trains no number without
+/// dimensions.
 const TensorType &ShapeWalk::addInitializer(const Initializer &initializer) {
-  const bool isValue = initializer.literal || initializer.type.shape.empty() ||
+  const bool isValue = initializer.literal ||
+                       (model.producer == "tf2onnx" && initializer.type.shape.empty()) ||
                        !isFloatingPoint(initializer.type.element);
   if (isValue && initializer.type.elementCount() <= kMostElements)
     constants[initializer.name] = readTensor(initializer);

@@ -140,7 +140,8 @@ void WeightPlaces::add(const ModelNode &node) {
     if (node.op != "Dropout" && node.op != "Trilu")
       move(node, terms, terms);
     move(node, others, others);
-    move(node, repeated, repeated);
+    if (node.op != "Concat")
+      move(node, repeated, repeated);
   }
   if (node.op == "Expand" || node.op == "Tile")
     repeated.insert(node.inputs.at(0));

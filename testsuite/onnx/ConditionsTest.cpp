@@ -43,6 +43,19 @@ TEST(Conditions, shapesDecide) {
   EXPECT_EQ(read(squeezeOf("float[2, 3, 4, 4] x", "1")).conditions, nullptr);
 }
 
+/// Keras trains no number; of others one may be trained, and then decide otherwise.
+TEST(Conditions, floatingPointNumbersOfKeras) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(net (float[2] x) => (float[N] y) {
+    condition = Less(step, most)
+    y = If<then_branch = then () => (float[M] t) { t = Relu(x) },
+           else_branch = otherwise () => (float[M] t) { t = Tanh(x) }>(condition) })");
+  addInitializer(proto, "step", {}, {0});
+  addInitializer(proto, "most", {}, {7});
+  EXPECT_THROW(read(proto), Error);
+  proto.set_producer_name("tf2onnx");
+  EXPECT_TRUE(says(operatorsRead(read(proto)), "Relu"));
+}
+
 /// A number that is given before decides; one that comes later must not decide otherwise.
 TEST(Conditions, namedDimensions) {
   onnx::ModelProto proto = squeezeOf("float[batch, 3, height, 4] x", "2");

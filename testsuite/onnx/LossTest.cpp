@@ -60,6 +60,14 @@ TEST(Losses, knowWhereTheClassesAre) {
       "cross_entropy of 'z'" + last);
   EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = LogSoftmax<axis = 1>(z)"),
             "cross_entropy of 'z'" + second);
+  EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = Softmax<axis = -2>(z)"),
+            "cross_entropy of 'z'" + second);
+  EXPECT_EQ(lossOfScores("[2, 5, 5, 5]", "z = Conv(image, c)  p = Softmax<axis = -3>(z)  "
+                                         "y = Cast<to = 1>(p)"),
+            "cross_entropy of 'z'" + second);
+  EXPECT_EQ(lossOfScores("[]", "z = MatMul(x, w)  y = Softmax<axis = -1>(z)"),
+            "cross_entropy of 'z'" + last)
+      << "of so many dimensions as it may have";
   EXPECT_EQ(lossOfScores("[2, 5, 5]", "z = MatMul(x, w)  y = Transpose<perm = [0, 2, 1]>(z)"),
             "cross_entropy of 'y'" + second);
   // As tf2onnx and jax2onnx write a layer of each token.
@@ -100,6 +108,19 @@ TEST(Losses, takeScoresForShares) {
             "mse of 'y' with labels 'labels'");
   EXPECT_EQ(lossOfOption("nll", "[2, 5]", "z = Neg(x)  y = LogSoftmax(z)"),
             "nll of 'y' with labels 'labels'");
-  EXPECT_THROW(lossOfOption("nll", "[2, 5]", "z = Neg(x)  y = Softmax(z)"), Error);
-  EXPECT_THROW(lossOfOption("", "[2, 1]", "y = ReduceMean<axes = [1], keepdims = 1>(x)"), Error);
+  auto refusalOf = [&](const char *option, const char *shape, const std::string &body) {
+    try {
+      return lossOfOption(option, shape, body);
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+  };
+  for (const char *behind : {"y = Softmax(z)", "p = Softmax(z)  y = Transpose<perm = [1, 0]>(p)"})
+    EXPECT_EQ(
+        refusalOf("nll", "[2, 5]", std::string("z = Neg(x)  ") + behind),
+        "loss: nll takes logarithms of shares, and 'y' is a Softmax; say --loss cross_entropy");
+  for (const char *shape : {"[2, 1]", "[2, 1, 4, 4]"})
+    EXPECT_EQ(refusalOf("", shape, "y = Neg(x)"),
+              "loss: the scores of 'y' have one class to choose from; say --loss bce_with_logits, "
+              "mse or l1");
 }

@@ -304,32 +304,38 @@ TEST(Parameters, weightsInConstantNodes) {
   EXPECT_EQ(chooseParameters(model, chooseLoss(model, ""), {{"+w"}, {}}), (NameSet{"b", "w"}));
 }
 
-/// Of one element are a state of zeros that is repeated for each sample, what keeps a root from
-/// zero, and, of exporters that write all numbers so, a factor; a bias of one element is none.
+/// Of one element are what keeps a root from zero and, of exporters that write all numbers so, a
+/// state of zeros that is repeated for each sample, and a factor; a bias of one element is none.
 TEST(Parameters, numbersWithDimensions) {
   auto trainedBy = [](const char *producer) {
     onnx::ModelProto model = protoOf(std::string(header) + R"(
       net (float[2, 3] x) => (float[2, 1] y) <int64[2] x_shape = {2, 3}> {
         h = Expand(zero, x_shape)
-        a = Add(x, epsilon)
+        l = Expand(learned, x_shape)
+        n = Mul(x, l)
+        a = Add(n, epsilon)
         r = Sqrt(a)
         s = Mul(r, factor)
-        u = Add(s, h)
+        g = Mul(s, gamma)
+        u = Add(g, h)
         m = MatMul(h, w)
         v = MatMul(u, w)
         t = Add(v, m)
-        y = Add(t, bias) })");
+        c = Add(t, bias)
+        y = Sqrt(c) })");
     model.set_producer_name(producer);
     addInitializer(model, "w", {3, 1}, {1, 2, 3});
     addInitializer(model, "zero", {1}, {0});
     addInitializer(model, "epsilon", {1}, {1e-3F});
     addInitializer(model, "factor", {1, 1}, {0.5F});
     addInitializer(model, "bias", {1}, {0});
+    addInitializer(model, "gamma", {1}, {1});
+    addInitializer(model, "learned", {1}, {1.5F});
     const Model parsed = read(model);
     return chooseParameters(parsed, chooseLoss(parsed, "mse"), {});
   };
-  EXPECT_EQ(trainedBy("pytorch"), (NameSet{"bias", "factor", "w"}));
-  EXPECT_EQ(trainedBy("tf2onnx"), (NameSet{"bias", "w"}));
+  EXPECT_EQ(trainedBy("pytorch"), (NameSet{"bias", "factor", "gamma", "learned", "w", "zero"}));
+  EXPECT_EQ(trainedBy("tf2onnx"), (NameSet{"bias", "gamma", "learned", "w"}));
 }
 
 /// A layer may be called a mask; what it trains is no mask, nor is what stands in for what is
@@ -350,12 +356,13 @@ TEST(Parameters, layersNamedAsMasks) {
        {"mask.weight", "mask_decoder.in_proj_weight", "net.mask_net.weight_ih_l0_reverse",
         "rotary_block.attn.in_proj_weight", "mask_head.weight_v", "mask_token",
         "decoder.mask_tokens", "masked_spec_embed", "unmask_query", "mask_head/kernel:0",
-        "vit/mask_token:0", "mask_token_0", "mask_gamma", "rotary_attn.gamma"})
+        "vit/mask_token:0", "mask_token_0", "mask_gamma", "rotary_vit.blocks.0.cls_token",
+        "rotary/dense/MatMul/ReadVariableOp:0", "mask_scale"})
     EXPECT_TRUE(isTrained(name)) << name;
   for (const char *name :
        {"mask", "attn.mask", "attn.causal_mask.1", "attn.token_mask", "attn.masked_bias",
         "model.final_logits_bias", "rotary_emb.inv_freq", "rotary_emb.freqs", "attn.rotary.0",
-        "attn.cos_cached", "rotary_pos_emb", "rotary_embs.0.freqs", "rotary_emb.cache.cos",
+        "attn.cos_cached", "rotary_pos_emb", "rotary_embs.0.freqs", "rotary_emb.scale",
         "weight_mask", "0.bias_mask", "attn.mask_bias", "mask:0", "bias_mask_1"})
     EXPECT_FALSE(isTrained(name)) << name;
 }

@@ -176,7 +176,7 @@ TEST(WeightPlaces, writtenNormalisations) {
 /// convolved, too.
 TEST(WeightPlaces, convolvedImages) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
-    net (float[1, 2, 4, 4] x, int64[1, 1] rows) => (float[1, 1, 4, 4] y) {
+    net (float[1, 2, 4, 4] x, int64[1, 1] rows) => (float[1, 2, 4, 4] y) {
       beside = Concat <axis = 1> (x, coordinates)
       a = Conv(beside, wide)
       drawn = ScatterND(canvas, rows, x)
@@ -188,8 +188,8 @@ TEST(WeightPlaces, convolvedImages) {
   *model.mutable_graph()->mutable_node(6)->mutable_input(0) = "onnx::Conv_7";
   for (const char *name : {"coordinates", "canvas", "constant", "onnx::Conv_7"})
     addInitializer(model, name, {1, 2, 4, 4}, std::vector<float>(32, 0.5));
-  addInitializer(model, "wide", {1, 4, 1, 1}, {1, 2, 3, 4});
-  addInitializer(model, "narrow", {1, 2, 1, 1}, {1, 2});
+  addInitializer(model, "wide", {2, 4, 1, 1}, {1, 2, 3, 4, 5, 6, 7, 8});
+  addInitializer(model, "narrow", {2, 2, 1, 1}, {1, 2, 3, 4});
   onnx::TensorProto &shape = *model.mutable_graph()->add_initializer();
   shape.set_name("shape");
   shape.set_data_type(onnx::TensorProto::INT64);
