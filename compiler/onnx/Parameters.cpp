@@ -82,7 +82,7 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
 /// Of a layer, as weights are.
 bool isMatrix(const Initializer &initializer, const WeightPlaces &places) {
   return initializer.type.rank() > 1 && initializer.type.elementCount() > 1 &&
-         places.layers.contains(initializer.name);
+         places.layers.contains(initializer.name) && !places.states.contains(initializer.name);
 }
 
 struct Choice {
