@@ -26,8 +26,8 @@ DeclaredShape withoutClasses(const ModelValue &value, std::optional<size_t> clas
 class Features {
 public:
   /// `classes`: elements of the last dimension, where they are known.
-  Features(const Model &model, std::optional<int64_t> classes)
-      : model(model), makers(model), classes(classes) {}
+  Features(const Model &model, const Makers &makers, std::optional<int64_t> classes)
+      : model(model), makers(makers), classes(classes) {}
 
   /// Whether they are in the last dimension, as a matrix product leaves them, or what moves
   /// channels behind the other dimensions of a convolution.
@@ -83,7 +83,7 @@ private:
   }
 
   const Model &model;
-  const Makers makers;
+  const Makers &makers;
   std::optional<int64_t> classes;
 };
 
@@ -150,7 +150,8 @@ bool chooseBefore(const Shares &shares, const ModelValue *declared, Loss &loss) 
 
 /// The declared shapes of prediction and labels say which dimension holds the classes; where they
 /// do not, what makes the prediction does.
-bool hasClassesLast(const Model &model, const Loss &loss, const ModelValue *scores) {
+bool hasClassesLast(const Model &model, const Makers &makers, const Loss &loss,
+                    const ModelValue *scores) {
   if (!scores || scores->shape.size() < 3)
     return false;
   if (const ModelValue *labels = valueNamed(model.inputs, loss.labels)) {
@@ -159,12 +160,12 @@ bool hasClassesLast(const Model &model, const Loss &loss, const ModelValue *scor
     if (fitsLast != (found == withoutClasses(*scores, 1)))
       return fitsLast;
   }
-  return Features(model, scores->shape.back().value).areLast(loss.prediction);
+  return Features(model, makers, scores->shape.back().value).areLast(loss.prediction);
 }
 
 } // namespace
 
-/// The class of which all samples are one has a loss of 0.
+/// A choice of one class has a loss of 0, whatever the scores are.
 static void checkClasses(const Loss &loss, const std::string &output, const ModelValue *declared) {
   if (!declared || declared->shape.size() < 2)
     return;
@@ -188,7 +189,7 @@ void chooseScores(const Model &model, Loss &loss) {
     return;
   const bool isNormalised = shares.areOf("Softmax") || shares.areOf("LogSoftmax");
   if (loss.kind != LossKind::crossEntropy || !isNormalised || !chooseBefore(shares, declared, loss))
-    loss.classesLast = hasClassesLast(model, loss, declared);
+    loss.classesLast = hasClassesLast(model, makers, loss, declared);
   if (!shares.transpose || loss.prediction == output)
     checkClasses(loss, output, declared);
 }
