@@ -282,7 +282,8 @@ private:
       live.insert(found.begin(), found.end());
       int index = -1;
       for (UnitOp unit : function.getOps<UnitOp>()) {
-        index = indexOf(unit) < 0 ? index : indexOf(unit);
+        if (int own = indexOf(unit); own >= 0)
+          index = own;
         if (index < 0)
           continue;
         int64_t &most = graph.units[index].temporaryBytes;
