@@ -30,6 +30,9 @@ def main():
     world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if world > 1:
         torch.distributed.init_process_group("gloo")
+        # gloo has no messages of bool, as masks are; each process has made the same.
+        masks = [name for name, buffer in net.named_buffers() if buffer.dtype == torch.bool]
+        torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, masks)
         net = torch.nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     data = {name: torch.from_numpy(numpy.load(options.data / f"{name}.npy")) for name in network.draw(1)}
