@@ -2,10 +2,9 @@
 
 #include "compiler/Error.h"
 #include "passes/Nodes.h"
-#include "passes/PlanValues.h"
+#include "passes/PlanActivations.h"
 #include "passes/ProgramMemory.h"
 #include "passes/SharedStates.h"
-#include "passes/TemporaryMemory.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -44,11 +43,11 @@ public:
     for (Operation &op : train.getOps())
       addMemory(op);
     findReaders();
-    addTemporaries();
-    addTied();
-    addReads();
     auto indexOfUnit = [&](UnitOp unit) { return indexOf(unit); };
     addPlanValues(train, indexOfUnit, graph);
+    live = addActivations(train, indexOfUnit, graph);
+    addTied();
+    addReads();
     return std::move(graph);
   }
 
@@ -147,7 +146,6 @@ private:
         std::max(planned.workspaceBytes,
                  libraryBytes + (unit.getKernel() ? unit.getKernel()->getWorkspace() : 0));
     addInputs(unit, index);
-    addStash(unit);
   }
 
   /// An input lies in the slots of the stages that read it; a view reads nothing itself.
@@ -159,31 +157,6 @@ private:
       if (read && isInput(read) && inputs.insert({index, read.getMemory().str()}).second)
         graph.units[index].inputBytes += bytesOf(read.getType());
     }
-  }
-
-  /// What a backward unit reads of the forward pass is kept by the unit that made it.
-  void addStash(UnitOp unit) {
-    if (taskPhase(unit) != ir::Phase::Backward)
-      return;
-    for (Value operand : unit.getOperands()) {
-      Value root = behindViews(operand);
-      Operation *definer = root.getDefiningOp();
-      if (auto producer = dyn_cast_or_null<UnitOp>(definer);
-          producer && taskPhase(producer) == ir::Phase::Forward) {
-        if (stashed.insert(root).second)
-          graph.units[indexOf(producer)].stashBytes += bytesOf(root.getType());
-      } else if (auto producer = dyn_cast_or_null<UnitOp>(definer)) {
-        addHalfway(unit, producer, root);
-      }
-    }
-  }
-
-  /// What weight gradients read of input gradients is kept where both run apart.
-  void addHalfway(UnitOp reader, UnitOp producer, Value value) {
-    bool keeps = reader.getPhase() == ir::Phase::BackwardWeight &&
-                 producer.getPhase() == ir::Phase::BackwardInput;
-    if (keeps && indexOf(producer) >= 0 && stashed.insert(value).second)
-      graph.units[indexOf(producer)].halfwayBytes += bytesOf(value.getType());
   }
 
   MemoryOp memory(Operation &op) {
@@ -272,26 +245,6 @@ private:
     }
   }
 
-  /// What only @evaluate has follows what stands before it.
-  void addTemporaries() {
-    auto isStashed = [&](Value value) {
-      return isForward(value.getDefiningOp()) && stashed.contains(value);
-    };
-    for (auto function : train->getParentOfType<ModuleOp>().getOps<func::FuncOp>()) {
-      const llvm::DenseMap<Operation *, int64_t> found = liveBytes(function, isStashed);
-      live.insert(found.begin(), found.end());
-      int index = -1;
-      for (UnitOp unit : function.getOps<UnitOp>()) {
-        if (int own = indexOf(unit); own >= 0)
-          index = own;
-        if (index < 0)
-          continue;
-        int64_t &most = graph.units[index].temporaryBytes;
-        most = std::max(most, live.lookup(unit));
-      }
-    }
-  }
-
   /// Weights that are planned with several units, each of which reads it.
   void addTied() {
     for (Operation &op : train.getOps()) {
@@ -334,7 +287,8 @@ private:
     collectStates(update, states, temporaries);
     // Each stage with one of them updates it.
     for (int unit : units)
-      graph.units[unit].temporaryBytes = std::max(graph.units[unit].temporaryBytes, temporaries);
+      for (int64_t PlanUnit::*most : {&PlanUnit::temporaryBytes, &PlanUnit::splitTemporaryBytes})
+        graph.units[unit].*most = std::max(graph.units[unit].*most, temporaries);
     for (Operation *state : states)
       if (cast<MemoryOp>(state).getRole() == Role::Optimizer)
         tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
@@ -363,8 +317,7 @@ private:
   int64_t libraryBytes = 0; ///< of all kernels
   PlanGraph graph;
   llvm::StringMap<int> indices;
-  llvm::DenseSet<Value> stashed;
-  llvm::DenseMap<Operation *, int64_t> live; ///< bytes, by unit
+  LiveBytes live;
   std::set<std::pair<int, std::string>> inputs;
   llvm::DenseSet<Operation *> counted;
   llvm::DenseMap<Operation *, int> firstAdders; ///< by sum of gradients

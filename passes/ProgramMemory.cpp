@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/PlanMemory.h"
+#include "passes/Nodes.h"
 
 #include <algorithm>
 #include <numeric>

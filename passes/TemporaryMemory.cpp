@@ -2,6 +2,8 @@
 
 #include "passes/Values.h"
 
+#include "llvm/ADT/IntEqClasses.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -10,9 +12,6 @@ using namespace pdc::ir;
 
 namespace pdc {
 namespace {
-
-/// Where each operation of a function stands in it.
-using Places = llvm::DenseMap<Operation *, size_t>;
 
 /// Kernels add to sums of gradients where they can.
 bool isAddedByKernel(Value value, UnitOp unit) {
@@ -27,39 +26,137 @@ bool liesInMemory(Value value) {
   });
 }
 
-size_t lastUse(Value value, const Places &places) {
-  size_t last = 0;
-  for (Operation *user : value.getUsers()) {
-    last = std::max(last, places.lookup(user));
-    if (isView(user))
-      last = std::max(last, lastUse(user->getResult(0), places));
+/// What the units of a function make, and which of it shares bytes.
+class MadeValues {
+public:
+  explicit MadeValues(func::FuncOp function) : function(function) {
+    for (Operation &op : function.getOps())
+      places[&op] = places.size();
+    for (UnitOp unit : function.getOps<UnitOp>())
+      if (!isView(unit))
+        for (Value result : unit.getResults()) {
+          numbers[result] = static_cast<unsigned>(values.size());
+          values.push_back({result, places.lookup(unit), lastUse(result)});
+        }
+    buffers.grow(static_cast<unsigned>(values.size()));
+    for (UnitOp unit : function.getOps<UnitOp>())
+      if (unit.getKernel() && !isView(unit))
+        shareInPlace(unit);
+    buffers.compress();
   }
-  return last;
-}
+
+  LiveBytes live(IsStashed isStashed) const {
+    std::vector<Buffer> found(buffers.getNumClasses());
+    for (const auto &[number, made] : llvm::enumerate(values)) {
+      Buffer &buffer = found[buffers[static_cast<unsigned>(number)]];
+      buffer.begin = std::min(buffer.begin, made.begin);
+      buffer.end = std::max(buffer.end, made.end);
+      buffer.bytes = bytesOf(made.value.getType());
+      buffer.isKept |= isStashed(made.value) || isPersistent(made.value);
+    }
+    std::vector<int64_t> changes(places.size() + 1);
+    for (const Buffer &buffer : found)
+      if (!buffer.isKept) {
+        changes[buffer.begin] += buffer.bytes;
+        changes[buffer.end + 1] -= buffer.bytes;
+      }
+    LiveBytes live;
+    int64_t bytes = 0;
+    for (const auto &[place, op] : llvm::enumerate(func::FuncOp(function).getOps())) {
+      bytes += changes[place];
+      if (isa<UnitOp>(op))
+        live[&op] = bytes;
+    }
+    return live;
+  }
+
+private:
+  struct Made {
+    Value value;
+    size_t begin, end; ///< from the unit that makes it to the last that reads it
+  };
+  struct Buffer {
+    size_t begin = SIZE_MAX, end = 0;
+    int64_t bytes = 0;
+    bool isKept = false;
+  };
+
+  static bool isPersistent(Value value) {
+    return liesInMemory(value) || isAddedByKernel(value, value.getDefiningOp<UnitOp>());
+  }
+
+  size_t lastUse(Value value) const {
+    size_t last = places.lookup(value.getDefiningOp());
+    for (Operation *user : value.getUsers()) {
+      last = std::max(last, places.lookup(user));
+      if (isView(user))
+        last = std::max(last, lastUse(user->getResult(0)));
+    }
+    return last;
+  }
+
+  /// A result may lie where an operand lay that nothing reads behind its unit.
+  void shareInPlace(UnitOp unit) {
+    llvm::SmallDenseSet<Value> taken;
+    for (Value result : unit.getResults()) {
+      if (isPersistent(result))
+        continue;
+      for (unsigned operand = 0; operand < unit.getNumOperands(); ++operand) {
+        const Value over = behindViews(unit.getOperand(operand));
+        if (!isOffered(unit, operand, result) || !mayLieOver(unit, over, result) ||
+            !taken.insert(over).second)
+          continue;
+        buffers.join(numbers.lookup(over), numbers.lookup(result));
+        break;
+      }
+    }
+  }
+
+  static bool isOffered(UnitOp unit, unsigned operand, Value result) {
+    if (unit.getKernel()->getName() == "Elementwise")
+      return unit.getOperand(operand).getType() == result.getType();
+    const unsigned number = cast<OpResult>(result).getResultNumber();
+    for (ArrayRef<int64_t> pairs = unit.getInPlace().value_or(ArrayRef<int64_t>()); !pairs.empty();
+         pairs = pairs.drop_front(2))
+      if (pairs[0] == operand && pairs[1] == number)
+        return true;
+    return false;
+  }
+
+  bool mayLieOver(UnitOp unit, Value over, Value result) const {
+    auto found = numbers.find(over);
+    return found != numbers.end() && !isPersistent(over) &&
+           values[found->second].end == places.lookup(unit) &&
+           bytesOf(over.getType()) == bytesOf(result.getType());
+  }
+
+  func::FuncOp function;
+  llvm::DenseMap<Operation *, size_t> places; ///< in the function
+  std::vector<Made> values;
+  llvm::DenseMap<Value, unsigned> numbers;
+  llvm::IntEqClasses buffers; ///< of values
+};
 
 } // namespace
 
-llvm::DenseMap<Operation *, int64_t> liveBytes(func::FuncOp function, IsStashed isStashed) {
-  Places places;
-  for (Operation &op : function.getOps())
-    places[&op] = places.size();
-  std::vector<int64_t> changes(places.size() + 1);
-  for (UnitOp unit : function.getOps<UnitOp>())
-    for (Value result : unit.getResults()) {
-      if (isView(unit) || isStashed(result) || liesInMemory(result) ||
-          isAddedByKernel(result, unit))
-        continue;
-      const int64_t bytes = bytesOf(result.getType());
-      const size_t place = places.lookup(unit);
-      changes[place] += bytes;
-      changes[std::max(place, lastUse(result, places)) + 1] -= bytes;
-    }
-  llvm::DenseMap<Operation *, int64_t> live;
-  int64_t bytes = 0;
-  for (const auto &[place, op] : llvm::enumerate(function.getOps())) {
-    bytes += changes[place];
-    if (isa<UnitOp>(op))
-      live[&op] = bytes;
+LiveBytes liveBytes(func::FuncOp function, IsStashed isStashed) {
+  return MadeValues(function).live(isStashed);
+}
+
+LiveBytes splitLiveBytes(func::FuncOp function, IsStashed isStashed) {
+  const MadeValues values(function);
+  LiveBytes live;
+  for (ir::Phase half : {ir::Phase::BackwardInput, ir::Phase::BackwardWeight}) {
+    const ir::Phase other =
+        half == ir::Phase::BackwardInput ? ir::Phase::BackwardWeight : ir::Phase::BackwardInput;
+    auto isPhase = [](Operation *op, ir::Phase phase) {
+      return cast<UnitOp>(op).getPhase() == phase;
+    };
+    const LiveBytes found = values.live(
+        [&](Value value) { return isStashed(value) || isPhase(value.getDefiningOp(), other); });
+    for (const auto &[unit, bytes] : found)
+      if (!isPhase(unit, other))
+        live[unit] = bytes;
   }
   return live;
 }

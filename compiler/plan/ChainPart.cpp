@@ -33,7 +33,7 @@ void ChainPart::collect(std::span<const PlanValue> values, ByUnit &made, ByUnit 
 void ChainPart::startAt(int end) {
   first = last = end;
   compute = forward = accumulation = update = 0;
-  gradientBytes = gatheredBytes = 0;
+  gradientBytes = stashedBytes = gatheredBytes = 0;
   in = out = {};
   memory = {};
   comesIn.assign(graph.values.size(), false);
@@ -94,8 +94,10 @@ void ChainPart::growValues(int unit) {
     if (comesIn[index])
       in.add(&Crossing::valueBytes, value, -1);
     comesIn[index] = false;
-    if (std::ranges::any_of(value.consumers, [&](int reader) { return reader >= last; }))
+    if (std::ranges::any_of(value.consumers, [&](int reader) { return reader >= last; })) {
       out.add(&Crossing::valueBytes, value);
+      stashedBytes += value.isStashed ? value.bytes : 0;
+    }
   }
   for (size_t index : read[unit]) {
     if (!comesIn[index])

@@ -143,12 +143,22 @@ int64_t spreadBytes(int64_t arena) {
   return std::min(arena / 64, 100 * page) / page * page;
 }
 
-/// What the half that sends gradients recomputes is kept for the other half.
+/// Of what the half that sends gradients recomputes, the other half finds what it reads.
+static bool leavesHalfway(const StageDepth &depth) { return depth.split && depth.sendsGradients; }
+
+int64_t StageMemory::scratch(const StageDepth &depth, bool recompute) const {
+  int64_t ofTask = depth.split ? splitTemporaries : temporaries;
+  if (recompute)
+    ofTask += leavesHalfway(depth) ? inputStash : stash;
+  return workspace + std::max(ofTask, evaluationTemporaries);
+}
+
 int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
-  bool keeps = !recompute || (depth.split && depth.sendsGradients);
-  int64_t perSlot = slot + (keeps ? stash : 0) + (depth.split ? halfway : 0);
-  const int64_t bytes = weights * depth.versions + fixed + (recompute ? stash : 0) +
-                        perSlot * depth.slots + (depth.inputsBeside ? inputs : 0);
+  int64_t kept = stash + (depth.split ? growth : 0);
+  if (recompute)
+    kept = leavesHalfway(depth) ? stash - inputStash + halfway : 0;
+  const int64_t bytes = weights * depth.versions + fixed + scratch(depth, recompute) +
+                        (slot + kept) * depth.slots + (depth.inputsBeside ? inputs : 0);
   return bytes + (depth.spreads ? spreadBytes(bytes) : 0);
 }
 
@@ -217,19 +227,24 @@ void MemorySum::add(const PlanUnit &unit, bool sends) {
   sum.slot += unit.inputBytes;
   sum.inputs += unit.inputBytes;
   sum.stash += unit.stashBytes;
-  sum.halfway += sends ? unit.halfwayBytes : 0;
-  workspace = std::max(workspace, unit.workspaceBytes);
-  temporaries = std::max(temporaries, unit.temporaryBytes);
+  if (sends) {
+    sum.halfway += unit.halfwayBytes;
+    sum.inputStash += unit.inputStashBytes;
+    sum.growth = std::max(sum.growth, sum.halfway - sum.inputStash);
+  }
+  sum.temporaries = std::max(sum.temporaries, unit.temporaryBytes);
+  sum.splitTemporaries = std::max(sum.splitTemporaries, unit.splitTemporaryBytes);
+  sum.evaluationTemporaries = std::max(sum.evaluationTemporaries, unit.evaluationTemporaryBytes);
+  sum.workspace = std::max(sum.workspace, unit.workspaceBytes);
 }
 
-StageMemory MemorySum::with(int64_t valueBytes, int64_t gradientBytes) const {
-  const int64_t evaluated = sum.slot + valueBytes;
-  return {sum.weights,
-          sum.fixed + workspace + temporaries + evaluationCopies * evaluated,
-          evaluated + gradientBytes,
-          sum.stash,
-          sum.halfway,
-          sum.inputs};
+StageMemory MemorySum::with(const CrossingBytes &crossing) const {
+  const int64_t evaluated = sum.slot + crossing.values;
+  StageMemory memory = sum;
+  memory.fixed += evaluationCopies * evaluated;
+  memory.slot = evaluated + crossing.gradients;
+  memory.stash -= crossing.stashed;
+  return memory;
 }
 
 Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,

@@ -58,15 +58,13 @@ void checkRequest(const PlanRequest &request) {
 /// version of the weights, the kept activations and, both ways, what crosses its two cuts.
 std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<StageMemory> held = sharedMemory(graph, stageOfUnit);
-  std::vector<int64_t> workspace(held.size());
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
     StageMemory &stage = held[stageOfUnit[i]];
     stage.weights += unit.parameterBytes;
     stage.fixed += unit.fixedBytes();
     stage.stash += unit.stashBytes;
-    int64_t &most = workspace[stageOfUnit[i]];
-    most = std::max(most, unit.workspaceBytes);
+    stage.workspace = std::max(stage.workspace, unit.workspaceBytes);
   }
   for (const PlanValue &value : graph.values) {
     int first = stageOfUnit[value.producer], last = first;
@@ -77,8 +75,6 @@ std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> 
       held[stage + 1].slot += 2 * value.bytes;
     }
   }
-  for (size_t stage = 0; stage < held.size(); ++stage)
-    held[stage].fixed += workspace[stage];
   return held;
 }
 

@@ -48,8 +48,14 @@ struct PlanUnit {
   /// Of what is the same in every version of the parameters.
   int64_t constantBytes = 0;
   /// Bytes that live in a task while what comes from it runs, and are kept for no other task: of
-  /// the forward pass, the backward pass, the update and the evaluation the most.
+  /// the forward pass, the backward pass and the update the most.
   int64_t temporaryBytes = 0;
+  /// The same where input and weight gradients run apart, without what `halfwayBytes` counts.
+  int64_t splitTemporaryBytes = 0;
+  int64_t evaluationTemporaryBytes = 0; ///< the same of the evaluation
+  /// Bytes of its or earlier units' `stashBytes` that no weight gradient reads, and no input
+  /// gradient once its own have run.
+  int64_t inputStashBytes = 0;
 
   /// Held once, whatever the schedule.
   int64_t fixedBytes() const { return constantBytes + gradientBytes + optimizerBytes; }
@@ -61,6 +67,7 @@ struct PlanValue {
   int producer = 0;
   std::vector<int> consumers;
   int64_t bytes = 0;
+  bool isStashed = false; ///< its producer's `stashBytes` count it
 };
 
 /// A weight that several units read. Each stage with one of them holds it, its optimizer state and

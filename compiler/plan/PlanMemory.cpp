@@ -5,6 +5,7 @@
 #include "compiler/schedule/Rows.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace pdc {
@@ -26,19 +27,26 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                     std::span<const Edge> edges) {
   size_t stages = *std::ranges::max_element(stageOfUnit) + 1;
   std::vector<MemorySum> sums(stages);
-  std::vector<int64_t> values(stages), gradients(stages);
+  std::vector<CrossingBytes> crossing(stages);
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
-  for (size_t i = 0; i < graph.units.size(); ++i)
+  for (size_t i = graph.units.size(); i-- > 0;)
     sums[stageOfUnit[i]].add(graph.units[i], sends[i]);
   std::vector<StageMemory> shared = sharedMemory(graph, stageOfUnit);
   for (size_t stage = 0; stage < stages; ++stage)
     sums[stage].add(shared[stage]);
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
-      (edge.producer == Phase::forward ? values : gradients)[stage] += edge.bytes;
+      (edge.producer == Phase::forward ? crossing[stage].values : crossing[stage].gradients) +=
+          edge.bytes;
+  for (const PlanValue &value : graph.values) {
+    const int own = stageOfUnit[value.producer];
+    if (value.isStashed &&
+        std::ranges::any_of(value.consumers, [&](int unit) { return stageOfUnit[unit] != own; }))
+      crossing[own].stashed += value.bytes;
+  }
   CutMemory cut{{}, findTiedStages(graph, stageOfUnit)};
   for (size_t stage = 0; stage < stages; ++stage)
-    cut.stages.push_back(sums[stage].with(values[stage], gradients[stage]));
+    cut.stages.push_back(sums[stage].with(crossing[stage]));
   return cut;
 }
 
@@ -80,6 +88,21 @@ static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
   return bytes;
 }
 
+/// By stage: what it has of the scratch of another stage of its ranks, which has the most.
+static std::vector<int64_t> sharedScratch(const Plan &plan, const CutMemory &cut) {
+  const std::vector<StageDepth> depths = findDepths(plan);
+  std::map<std::vector<int>, int> largest; ///< by ranks
+  auto scratchOf = [&](int stage) { return cut.stages[stage].scratch(depths[stage], false); };
+  for (const PlanStage &stage : plan.stages)
+    if (int &most = largest.try_emplace(stage.ranks, stage.id).first->second;
+        scratchOf(stage.id) > scratchOf(most))
+      most = stage.id;
+  std::vector<int64_t> bytes(plan.stages.size());
+  for (const PlanStage &stage : plan.stages)
+    bytes[stage.id] = largest[stage.ranks] == stage.id ? 0 : scratchOf(stage.id);
+  return bytes;
+}
+
 /// By stage: what neither the schedule nor recomputation changes.
 static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) {
   std::vector<int64_t> bytes(plan.stages.size());
@@ -87,8 +110,9 @@ static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) 
     bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage,
                                     rankEdges(plan, cut.tied));
   }
+  const std::vector<int64_t> shared = sharedScratch(plan, cut);
   for (const PlanStage &stage : plan.stages)
-    bytes[stage.id] += reductionBytes(plan.device, stage);
+    bytes[stage.id] += reductionBytes(plan.device, stage) - shared[stage.id];
   return bytes;
 }
 

@@ -35,11 +35,19 @@ struct BytesField {
   int64_t PlanUnit::*field;
 };
 constexpr BytesField bytesFields[] = {
-    {"parameter_bytes", &PlanUnit::parameterBytes}, {"gradient_bytes", &PlanUnit::gradientBytes},
-    {"constant_bytes", &PlanUnit::constantBytes},   {"state_bytes", &PlanUnit::stateBytes},
-    {"optimizer_bytes", &PlanUnit::optimizerBytes}, {"stash_bytes", &PlanUnit::stashBytes},
-    {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
-    {"input_bytes", &PlanUnit::inputBytes},         {"temporary_bytes", &PlanUnit::temporaryBytes}};
+    {"parameter_bytes", &PlanUnit::parameterBytes},
+    {"gradient_bytes", &PlanUnit::gradientBytes},
+    {"constant_bytes", &PlanUnit::constantBytes},
+    {"state_bytes", &PlanUnit::stateBytes},
+    {"optimizer_bytes", &PlanUnit::optimizerBytes},
+    {"stash_bytes", &PlanUnit::stashBytes},
+    {"halfway_bytes", &PlanUnit::halfwayBytes},
+    {"workspace_bytes", &PlanUnit::workspaceBytes},
+    {"input_bytes", &PlanUnit::inputBytes},
+    {"temporary_bytes", &PlanUnit::temporaryBytes},
+    {"split_temporary_bytes", &PlanUnit::splitTemporaryBytes},
+    {"evaluation_temporary_bytes", &PlanUnit::evaluationTemporaryBytes},
+    {"input_stash_bytes", &PlanUnit::inputStashBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
@@ -65,6 +73,8 @@ PlanUnit toUnit(const Fields &fields) {
     unit.*field = toSlowdown(fields, name);
   for (auto [name, field] : bytesFields)
     unit.*field = fields.integer(name, 0, kMostUnitBytes, 0);
+  if (!fields.has("split_temporary_bytes"))
+    unit.splitTemporaryBytes = unit.temporaryBytes;
   return unit;
 }
 
@@ -85,7 +95,8 @@ void addValues(const Fields &top, PlanGraph &graph) {
   const auto units = static_cast<int64_t>(graph.units.size());
   const bool names = top.json().contains("gradients");
   for (const Fields &fields : top.list("values")) {
-    const PlanValue &value = graph.values.emplace_back(toValue(fields, units));
+    PlanValue &value = graph.values.emplace_back(toValue(fields, units));
+    value.isStashed = fields.boolean("stashed", false);
     if (names && fields.json().contains("gradient"))
       fields.refuse("gradient", "stands beside a list of all gradients; expected one of the two");
     if (fields.boolean("gradient", !names))
@@ -97,11 +108,14 @@ void addValues(const Fields &top, PlanGraph &graph) {
 
 ordered_json toJson(std::span<const PlanValue> values) {
   auto list = ordered_json::array();
-  for (const PlanValue &value : values)
+  for (const PlanValue &value : values) {
     list.push_back({{"name", value.name},
                     {"producer", value.producer},
                     {"consumers", value.consumers},
                     {"bytes", value.bytes}});
+    if (value.isStashed)
+      list.back()["stashed"] = true;
+  }
   return list;
 }
 
@@ -249,8 +263,28 @@ void setTemporaries(PlanGraph &graph) {
   int64_t bytes = 0;
   for (size_t i = 0; i < graph.units.size(); ++i) {
     bytes += changes[i];
-    graph.units[i].temporaryBytes = bytes;
+    graph.units[i].temporaryBytes = graph.units[i].splitTemporaryBytes = bytes;
   }
+}
+
+/// What several counts share is in all of them.
+static void checkStash(const PlanGraph &graph, const std::string &source) {
+  int64_t all = 0, ofInputs = 0;
+  std::vector<int64_t> left;
+  for (const PlanUnit &unit : graph.units) {
+    left.push_back(unit.stashBytes);
+    all += unit.stashBytes;
+    ofInputs += unit.inputStashBytes;
+  }
+  if (ofInputs > all)
+    throw Error(source + ": units have " + std::to_string(ofInputs) +
+                " input_stash_bytes, expected a part of their " + std::to_string(all) +
+                " stash_bytes");
+  for (const PlanValue &value : graph.values)
+    if (value.isStashed && (left[value.producer] -= value.bytes) < 0)
+      throw Error(source + ": value '" + value.name +
+                  "' is stashed, but the stash_bytes of unit '" + graph.units[value.producer].name +
+                  "' are too few for it");
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {
@@ -272,6 +306,7 @@ void checkGraph(const PlanGraph &graph, const std::string &source) {
     check(value, "value", false);
   for (const PlanValue &gradient : graph.gradients)
     check(gradient, "gradient", true);
+  checkStash(graph, source);
 }
 
 } // namespace pdc

@@ -18,8 +18,10 @@ namespace pdc {
 ///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1,
 ///                 "accumulation_slowdown": 1, "gradient_bytes": 0,
 ///                 "constant_bytes": 0, "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0,
-///                 "halfway_bytes": 0, "workspace_bytes": 0, "temporary_bytes": 0}],
-///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
+///                 "halfway_bytes": 0, "workspace_bytes": 0, "temporary_bytes": 0,
+///                 "split_temporary_bytes": 0, "evaluation_temporary_bytes": 0,
+///                 "input_stash_bytes": 0}],
+///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "stashed": true}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
 ///      0, "sums_together": true}],
@@ -27,7 +29,8 @@ namespace pdc {
 ///
 /// Units stand in topological order: values go to later ones, gradients to earlier ones. A file
 /// without "gradients" gets them from its values: as large, from each reader to the producer, but
-/// for values with "gradient": false. One without "temporary_bytes" gets them from both. Seconds
+/// for values with "gradient": false. One without "temporary_bytes" gets them from both, and a unit
+/// without "split_temporary_bytes" has as many. Seconds
 /// are of one microbatch, of an update for `update_seconds`; `slowdown` and, of an update,
 /// `update_slowdown`: by which they grow while all cores of the machine compute;
 /// `version_slowdown`: by which an update grows where weights have several versions.

@@ -133,17 +133,24 @@ def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, t
     assert result.returncode == 1 and "too few" in result.stderr
 
 
-@pytest.mark.parametrize("network,sizes,stages,more", [
-    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1", 1.02), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", 1.2),
-    ("vgg11", [], "1", 1.02)])
-def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, more, models, tmp_path):
-    """What lives in a task alone is counted as it lives there, views and what is kept for the backward pass not again."""
-    options = ["--optimizer", "adam", "--schedule", "1f1b", "--stages", stages, "--minibatch", 8, "--microbatches", 4,
-               "--recompute", "none"]
+@pytest.mark.parametrize("network,sizes,stages,schedule,recompute,more", [
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1", "1f1b", "none", 1.02),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "1f1b", "none", 1.1),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "1f1b", "all", 1.1),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "zb-h1", "none", 1.1),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "zb-h1", "all", 1.1),
+    ("unet", ["--size", 64, "--width", 16], "1-1", "1f1b", "none", 1.1), ("vgg11", [], "1", "1f1b", "none", 1.02)])
+def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, schedule, recompute, more, models, tmp_path):
+    """What lives in a task alone is counted as it lives there; views, what is kept for the backward pass or sent, what lies over
+    something else and what input gradients have done with not again."""
+    options = ["--optimizer", "adam", "--schedule", schedule, "--stages", stages, "--minibatch", 64, "--microbatches", 4,
+               "--recompute", recompute]
     model, workers = models(network, *sizes), len(stages.split("-"))
     project = pipeline.compile_model(model, tmp_path / "free", *options, workers=workers)
     needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
     pipeline.compile_model(model, tmp_path / "enough", *options, "--memory", int(more * needed), workers=workers)
-    result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
-                          "--memory", int(0.98 * needed), check=False)
-    assert result.returncode == 1 and "too few" in result.stderr and "as it is laid out" not in result.stderr
+    for share in (0.98, 0.8, 0.6, 0.4, 0.2):
+        result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
+                              "--memory", int(share * needed), check=False)
+        assert "as it is laid out" not in result.stderr
+    assert result.returncode == 1 and "too few" in result.stderr

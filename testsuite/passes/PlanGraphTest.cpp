@@ -1,6 +1,7 @@
 #include "passes/PlanGraph.h"
 #include "compiler/ir/Pdc.h"
 
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 
@@ -60,17 +61,57 @@ TEST_F(PlanGraphTest, HoldsEveryForwardUnitWithWhatComesFromIt) {
   EXPECT_EQ(graph.units[0].inputBytes, 0);
 }
 
-/// Each value from the unit that makes it to its last reader, where it is not kept anyway.
+/// Each value from the unit that makes it to its last reader, where it is not kept anyway and lies
+/// over no other one.
 TEST_F(PlanGraphTest, KnowsWhatLivesInTasks) {
   ASSERT_TRUE(module);
+  const int64_t hidden = 4 * 16 * 4, scores = 4 * 3 * 4;
   const PlanGraph graph = makePlanGraph(*module);
   EXPECT_EQ(graph.units[0].temporaryBytes, 0); // a view
-  // relu1/grad reads the one and makes the other; relu1 itself is kept.
-  EXPECT_EQ(graph.units[1].temporaryBytes, 2 * 4 * 16 * 4);
-  // fc2/grad/input, likewise; kernels add fc2/grad/weight where it is summed.
-  EXPECT_EQ(graph.units[2].temporaryBytes, 4 * 3 * 4 + 4 * 16 * 4);
-  // Of @evaluate, where nothing is kept: scores, log-probabilities and the loss.
-  EXPECT_EQ(graph.units[3].temporaryBytes, 2 * 4 * 3 * 4 + 4);
+  // relu1/grad lies over what it reads, fc2/grad/input; relu1 itself is kept.
+  EXPECT_EQ(graph.units[1].temporaryBytes, hidden);
+  // fc2/grad/input; loss/grad lies over log-probabilities, which are kept, and kernels add
+  // fc2/grad/weight where it is summed.
+  EXPECT_EQ(graph.units[2].temporaryBytes, hidden);
+  // The loss: log-probabilities lie over scores.
+  EXPECT_EQ(graph.units[3].temporaryBytes, 4);
+  // Of @evaluate, where nothing is kept.
+  EXPECT_EQ(graph.units[1].evaluationTemporaryBytes, hidden);
+  EXPECT_EQ(graph.units[2].evaluationTemporaryBytes, hidden + scores);
+  EXPECT_EQ(graph.units[3].evaluationTemporaryBytes, scores + 4);
+  // Of kernels that do not write over what they read.
+  auto other = mlir::cast<ir::KernelAttr>(mlir::parseAttribute(
+      R"(#pdc.kernel<"Other", {}, workspace = 0, accumulates = false>)", &context));
+  module->walk([&](ir::UnitOp unit) {
+    if (unit.getKernel() && unit.getKernel()->getName() == "Elementwise")
+      unit.setKernelAttr(other);
+  });
+  const PlanGraph apart = makePlanGraph(*module);
+  EXPECT_EQ(apart.units[1].temporaryBytes, 2 * hidden);
+  EXPECT_EQ(apart.units[2].temporaryBytes, scores + hidden);
+  EXPECT_EQ(apart.units[3].evaluationTemporaryBytes, 2 * scores + 4);
+}
+
+/// Weight gradients that run apart find activations and input gradients, and nothing else is kept.
+TEST_F(PlanGraphTest, KnowsWhatHalvesLeave) {
+  ASSERT_TRUE(module);
+  module->walk([](ir::UnitOp unit) {
+    if (unit.getPhase() == ir::Phase::Backward)
+      unit.setPhase(unit.getName().ends_with("/weight") ? ir::Phase::BackwardWeight
+                                                        : ir::Phase::BackwardInput);
+  });
+  const PlanGraph graph = makePlanGraph(*module);
+  const PlanUnit &fc1 = graph.units[1], &loss = graph.units[3];
+  const int64_t hidden = 4 * 16 * 4, scores = 4 * 3 * 4;
+  EXPECT_EQ(fc1.stashBytes, hidden);
+  EXPECT_EQ(fc1.inputStashBytes, 0);   // fc2/grad/weight reads relu1
+  EXPECT_EQ(fc1.halfwayBytes, hidden); // relu1/grad
+  EXPECT_EQ(loss.stashBytes, scores);  // log-probabilities
+  EXPECT_EQ(loss.inputStashBytes, scores);
+  EXPECT_EQ(loss.halfwayBytes, scores); // loss/grad
+  // fc2/grad/input, over which relu1/grad lies, is kept with it.
+  EXPECT_EQ(fc1.temporaryBytes, hidden);
+  EXPECT_EQ(fc1.splitTemporaryBytes, 0);
 }
 
 /// They are held once, of however many versions of the weights.

@@ -40,6 +40,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
     unit.halfwayBytes = draw(100);
     unit.workspaceBytes = draw(100);
     unit.inputBytes = draw(20);
+    unit.inputStashBytes = 2 * unit.stashBytes / 3;
     graph.units.push_back(unit);
   }
   for (int i = 0; i + 1 < units; ++i) {
@@ -48,6 +49,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
       consumers.insert(i + 1 + draw(units - 2 - i));
     graph.values.push_back(
         {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50)});
+    graph.values.back().isStashed = graph.values.back().bytes <= graph.units[i].stashBytes;
     if (draw(3) > 0)
       addGradientsOf(graph.values.back(), graph);
   }

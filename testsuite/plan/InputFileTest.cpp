@@ -249,6 +249,14 @@ TEST(ProfileFile, Refusals) {
   EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "b"}],
                      "tied": [{"units": [1, 0], "parameter_bytes": 1, "gradient_bytes": 1}]})"),
             "p: tied[0].units: expected two units or more, each later than the one before");
+  EXPECT_EQ(
+      read(
+          R"({"units": [{"name": "a", "stash_bytes": 1}, {"name": "b", "input_stash_bytes": 2}]})"),
+      "p: units have 2 input_stash_bytes, expected a part of their 1 stash_bytes");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": 5}, {"name": "b"}], "values": [
+                     {"name": "v", "producer": 0, "consumers": [1], "bytes": 4, "stashed": true},
+                     {"name": "w", "producer": 0, "consumers": [1], "bytes": 2, "stashed": true}]})"),
+            "p: value 'w' is stashed, but the stash_bytes of unit 'a' are too few for it");
 }
 
 } // namespace

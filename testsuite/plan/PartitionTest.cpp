@@ -104,9 +104,10 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
   auto isEarlier = [&](int unit) { return unit < first; };
   auto isLater = [&](int unit) { return unit >= end; };
   for (const PlanValue &value : graph.values)
-    if (inside(value.producer) && reads(value, isLater))
+    if (inside(value.producer) && reads(value, isLater)) {
       cross(value, stage);
-    else if (isEarlier(value.producer) && reads(value, inside))
+      stash -= value.isStashed ? value.bytes : 0; // it is kept where it is sent from
+    } else if (isEarlier(value.producer) && reads(value, inside))
       cross(value, stage - 1);
   fixed += 2 * slot; // copies for evaluation, which has no gradients
   for (const PlanValue &gradient : graph.gradients)
@@ -114,13 +115,16 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
       cross(gradient, stage - 1);
     else if (isLater(gradient.producer) && reads(gradient, inside))
       cross(gradient, stage);
-  int64_t temporaries = 0;
-  for (int i = first; i < end; ++i)
+  int64_t temporaries = 0, evaluation = 0;
+  for (int i = first; i < end; ++i) {
     temporaries = std::max(temporaries, temporariesAt(graph, i));
-  fixed += temporaries;
-  cost.bytes =
-      weights * request.versions(stage) + fixed + workspace + (slot + stash) * request.slots(stage);
-  cost.less = stash * (request.slots(stage) - 1);
+    evaluation = std::max(evaluation, graph.units[i].evaluationTemporaryBytes);
+  }
+  const int64_t most = std::max(temporaries, evaluation);
+  cost.bytes = weights * request.versions(stage) + fixed + most + workspace +
+               (slot + stash) * request.slots(stage);
+  // Of one microbatch it is made again, in a task.
+  cost.less = stash * request.slots(stage) + most - std::max(temporaries + stash, evaluation);
   const std::vector<int> &ranks = request.ranksOfStage[stage];
   double replicas = static_cast<double>(ranks.size());
   if (ranks.size() > 1) {
@@ -203,6 +207,7 @@ TEST(Partition, EqualsBruteForce) {
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     graph.units[graph.units.size() / 2].constantBytes = 50;
+    graph.units.back().evaluationTemporaryBytes = 150;
     tieDrawnUnits(graph, random);
     if (round % 2 == 0)
       shareReads(graph, round);
