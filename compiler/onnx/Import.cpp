@@ -23,7 +23,7 @@ public:
       : model(model), binding(model, options.microbatchSize, options.dimensions),
         loss(chooseLoss(model, options.loss)),
         parameters(chooseParameters(model, loss, options.parameters)),
-        frozen(chooseNormalisations(model, options.parameters.freeze).frozen),
+        frozen(untrainedNormalisations(model, options.parameters.freeze)),
         statistics(runningStatistics(model, frozen)), nodes(nodesOfLoss(model, loss)),
         builder(&context) {
     checkConditions(model, binding);
@@ -338,7 +338,7 @@ private:
   Loss loss;
   std::vector<int64_t> positions; ///< [samples, positions...] where the loss reads rows of them
   std::set<std::string> parameters;
-  std::set<std::string> frozen;      ///< nodes that keep their running statistics
+  std::set<std::string> frozen;      ///< nodes that training leaves their statistics
   std::set<std::string> statistics;  ///< of the others
   std::map<std::string, bool> masks; ///< initializers that were looked at
   std::vector<const ModelNode *> nodes;

@@ -1,4 +1,5 @@
 #include "compiler/onnx/ImportFunction.h"
+#include "compiler/onnx/Normalisations.h"
 
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Import.h"
@@ -64,19 +65,40 @@ void FunctionImporter::importGeneric(const ModelNode &node, Attributes attribute
     values[node.outputs[i]] = outputs[i];
 }
 
+bool FunctionImporter::isRead(const ModelNode &node, size_t output) const {
+  return output < node.outputs.size() &&
+         std::ranges::any_of(model.nodes, [&](const ModelNode &reader) {
+           return std::ranges::count(reader.inputs, node.outputs[output]) > 0;
+         });
+}
+
 /// Training uses the batch's statistics and keeps the running ones, unless the node is frozen.
 void FunctionImporter::importBatchNormalization(const ModelNode &node) {
   Attributes attributes = {{"epsilon", node.attributes.number("epsilon", 1e-5)},
                            {"momentum", node.attributes.number("momentum", 0.9)}};
   bool trains = (entry == Entry::train && !frozen.contains(node.name)) ||
                 (entry == Entry::forward && node.attributes.integer("training_mode", 0));
-  if (!trains) {
-    attributes.set("training_mode", int64_t(0));
-    return importGeneric(node, attributes, 1);
-  }
   std::vector<Value> operands;
   for (const std::string &input : node.inputs)
     operands.push_back(valueOf(input, node.name));
+  const bool isComputed = !keepsStatistics(model, node);
+  if (!trains) {
+    attributes.set("training_mode", int64_t(0));
+    for (size_t i : {3, 4})
+      if (isComputed && entry == Entry::train)
+        operands[i] = create({"pdc.StopGradient",
+                              names.fresh(node.inputs[i] + "/stopped"),
+                              {operands[i]},
+                              {},
+                              1,
+                              {}})[0];
+    values[node.outputs[0]] = create({node.op, node.name, operands, attributes, 1, {}})[0];
+    return;
+  }
+  // Of running statistics that nobody reads it is all one what they were.
+  for (size_t i : {1, 2})
+    if (isComputed && !isRead(node, i))
+      operands[i + 2] = operands[1];
   ValueRange outputs = create({"BatchNormInternal", node.name, operands, attributes, 5, {}});
   for (size_t i = 0; i < node.outputs.size(); ++i)
     values[node.outputs[i]] = outputs[i];

@@ -22,7 +22,7 @@ inline constexpr const char kPresentSamples[] = "pdc.present_samples";
 /// there already, under the names of their tensors.
 class FunctionImporter {
 public:
-  /// `frozen` are the BatchNormalization nodes that training leaves their running statistics.
+  /// `frozen` are the BatchNormalization nodes that training leaves their mean and variance.
   FunctionImporter(mlir::func::FuncOp function, const Model &model, const Loss &loss, Entry entry,
                    const std::set<std::string> &frozen);
   void run();
@@ -57,6 +57,7 @@ private:
   void write(mlir::Value value, const std::string &memory);
 
   void addLoss();
+  bool isRead(const ModelNode &node, size_t output) const;
   void writeOutputs();
   void flattenSamples(mlir::Value &prediction, mlir::Value &labels);
   mlir::Value addLossNode(mlir::Value prediction, mlir::Value labels, mlir::Value classWeights);

@@ -1,11 +1,14 @@
 #include "compiler/onnx/Normalisations.h"
 
+#include "compiler/onnx/Makers.h"
 #include "compiler/onnx/Names.h"
 #include "compiler/onnx/Parameters.h"
 
 #include <algorithm>
 
 namespace pdc {
+
+constexpr size_t kScale = 1, kMean = 3, kVariance = 4;
 
 static std::vector<const ModelNode *> normalisationsOf(const Model &model) {
   std::vector<const ModelNode *> nodes;
@@ -19,7 +22,21 @@ static std::vector<const ModelNode *> normalisationsOf(const Model &model) {
 /// changes.
 static bool isToldToTrain(const Model &model, const ModelNode &node) {
   return node.attributes.integer("training_mode", 0) ||
-         model.metadata.changedBuffers.contains(node.inputs.at(3));
+         model.metadata.changedBuffers.contains(node.inputs.at(kMean));
+}
+
+bool keepsStatistics(const Model &model, const ModelNode &node) {
+  return model.initializers.contains(node.inputs.at(kMean));
+}
+
+/// Exporters write the mean of the very batch for a module that keeps no running one.
+static bool hasMeanOfOthers(const Model &model, const Makers &makers, const ModelNode &node) {
+  auto behindViews = [&](const std::string &value) {
+    return makers.before(value,
+                         {"ReduceMean", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast"});
+  };
+  return !keepsStatistics(model, node) &&
+         behindViews(node.inputs.at(kMean)) != behindViews(node.inputs.at(0));
 }
 
 Normalisations chooseNormalisations(const Model &model, const std::vector<std::string> &freeze) {
@@ -30,17 +47,28 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
   Normalisations chosen;
   chosen.areTold = std::ranges::any_of(
       nodes, [&](const ModelNode *node) { return isToldToTrain(model, *node); });
+  const Makers makers(model);
   for (const ModelNode *node : nodes) {
-    const bool trains = !chosen.areTold || isToldToTrain(model, *node);
-    (trains && !kept.contains(node->inputs.at(3)) ? chosen.active : chosen.frozen)
+    if (!node->attributes.integer("training_mode", 0) && hasMeanOfOthers(model, makers, *node)) {
+      chosen.given.insert(node->name);
+      continue;
+    }
+    const bool trains =
+        !chosen.areTold || isToldToTrain(model, *node) || !keepsStatistics(model, *node);
+    (trains && !kept.contains(node->inputs.at(kMean)) ? chosen.active : chosen.frozen)
         .insert(node->name);
   }
   return chosen;
 }
 
-namespace {
+std::set<std::string> untrainedNormalisations(const Model &model,
+                                              const std::vector<std::string> &freeze) {
+  Normalisations chosen = chooseNormalisations(model, freeze);
+  chosen.frozen.merge(chosen.given);
+  return chosen.frozen;
+}
 
-constexpr size_t kScale = 1, kMean = 3, kVariance = 4;
+namespace {
 
 using Operand = std::pair<const ModelNode *, size_t>;
 
@@ -119,7 +147,7 @@ void separateStatistics(Model &model) {
 std::set<std::string> runningStatistics(const Model &model, const std::set<std::string> &frozen) {
   std::set<std::string> names;
   for (const ModelNode *node : normalisationsOf(model))
-    for (size_t i = 3; i < node->inputs.size() && !frozen.contains(node->name); ++i)
+    for (size_t i = kMean; i < node->inputs.size() && !frozen.contains(node->name); ++i)
       if (model.initializers.contains(node->inputs[i]))
         names.insert(node->inputs[i]);
   return names;

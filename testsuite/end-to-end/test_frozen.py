@@ -1,9 +1,12 @@
 """BatchNormalizations that are frozen, beside others that train, against PyTorch over some steps."""
 
+import re
+
 import numpy
+import onnx
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, relu
+from torch.nn.functional import batch_norm, cross_entropy, relu
 
 import pipeline
 
@@ -111,3 +114,58 @@ def test_what_is_said(tmp_path):
     assert "(training_mode), and 2 of 2 nodes train with the statistics of each microbatch; --freeze PATTERN freezes those " \
            "whose running mean it matches, such as frozen.running_mean\n" in said("inference.onnx")
     assert "and 1 of 2 nodes train" in said("inference.onnx", "--freeze", "frozen.*")
+
+
+class Computed(torch.nn.Module):
+    """Normalised by statistics that the network computes: of what stands before, where they take no gradient, and of the very batch,
+    as a module does that keeps none."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(1, 4, 3), torch.nn.Conv2d(4, 4, 3, padding=1)
+        self.own, self.scale = torch.nn.BatchNorm2d(4, track_running_stats=False), torch.nn.Parameter(torch.rand(4) + 0.5)
+        self.last = torch.nn.Linear(144, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        mean, variance = x.mean((0, 2, 3)).detach(), (x * x).mean((0, 2, 3)).detach() + 0.5
+        x = relu(batch_norm(self.second(x), mean, variance, self.scale, self.first.bias, training=False))
+        return self.last(self.own(x).flatten(1))
+
+
+def forget_training(path):
+    """As the newer exporter writes it."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization":
+            del node.attribute[:], node.output[1:]
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("opset,is_told", [(13, True), (17, True), (17, False)], ids=["opset13", "told", "not_told"])
+def test_computed_statistics(opset, is_told, tmp_path):
+    torch.manual_seed(5)
+    net = Computed().train()
+    x, labels = torch.randn(SAMPLES, 1, 8, 8) * 2 + 1, torch.randint(0, 3, (SAMPLES,))
+    torch.onnx.export(net, x[:SIZE], str(tmp_path / "net.onnx"), training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                      opset_version=opset, input_names=["x"], output_names=["y"])
+    if not is_told:
+        forget_training(tmp_path / "net.onnx")
+    project = pipeline.compile_model(tmp_path / "net.onnx", tmp_path / "project", "--minibatch", SIZE, "--microbatches", 1,
+                                     "--optimizer", "sgd,lr=0.1", "--freeze", "first.bias", "--stages", "1-1", workers=2)
+    data = pipeline.save_inputs({"x": x, "labels": labels}, tmp_path / "data")
+    run = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
+    net.first.bias.requires_grad_(False)
+    net.double()
+    losses, optimizer = [], torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+    for step in range(STEPS):
+        part = slice(step * SIZE % SAMPLES, step * SIZE % SAMPLES + SIZE)
+        optimizer.zero_grad()
+        loss = cross_entropy(net(x[part].double()), labels[part])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert run.losses == pytest.approx(losses, rel=2e-5)
+    # Training has its own kernel for the batch's statistics.
+    source = (project / "stage_1.cpp").read_text() + (project / "stage_0.cpp").read_text()
+    assert "evaluate_own_ReduceMean" in source and not re.search("(?<!evaluate_)own_ReduceMean", source)

@@ -23,6 +23,13 @@ static onnx::ModelProto twoNormalised(const std::string &first, const std::strin
   return model;
 }
 
+static int64_t countOf(std::string_view text, std::string_view part) {
+  int64_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
 static NameSet frozenOf(const onnx::ModelProto &model,
                         const std::vector<std::string> &freeze = {}) {
   return chooseNormalisations(read(model), freeze).frozen;
@@ -55,6 +62,50 @@ TEST(Normalisations, buffersThatAStepChanges) {
               "b_mean1: BUFFER target='mean1' persistent=True\n"
               "getitem_7: BUFFER_MUTATION target='mean2'\n");
   EXPECT_EQ(frozenOf(model), NameSet{"first"});
+}
+
+/// Of what stands before, and of the very batch, as exporters write it for modules that keep none.
+static onnx::ModelProto computedStatistics(const std::string &said) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[4, 3] x) => (float[4, 3] y) {
+      h = MatMul(x, weight)
+      mean = ReduceMean<axes = [0], keepdims = 0>(x)
+      square = Mul(x, x)
+      var = ReduceMean<axes = [0], keepdims = 0>(square)
+      a = BatchNormalization(h, scale, shift, mean, var)
+      turned = Transpose<perm = [1, 0]>(a)
+      own_mean = ReduceMean<axes = [1], keepdims = 0>(turned)
+      own_square = Mul(turned, turned)
+      own_var = ReduceMean<axes = [1], keepdims = 0>(own_square)
+      y = BatchNormalization)" + said +
+                                   R"((a, scale, shift, own_mean, own_var) })");
+  addInitializer(model, "weight", {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  for (const char *name : {"scale", "shift"})
+    addInitializer(model, name, {3}, {1, 2, 3});
+  model.mutable_graph()->mutable_node(4)->set_name("of_others");
+  model.mutable_graph()->mutable_node(9)->set_name("own");
+  return model;
+}
+
+TEST(Normalisations, computedStatistics) {
+  for (const char *said : {"", "<training_mode = 1>"}) {
+    const Model model = read(computedStatistics(said));
+    const Normalisations chosen = chooseNormalisations(model, {});
+    EXPECT_EQ(chosen.given, NameSet{"of_others"});
+    EXPECT_EQ(chosen.active, NameSet{"own"});
+    EXPECT_EQ(untrainedNormalisations(model, {}), NameSet{"of_others"});
+    EXPECT_EQ(runningStatistics(model), NameSet{});
+    mlir::MLIRContext context;
+    auto module = importModel(context, model, {});
+    std::string text;
+    llvm::raw_string_ostream(text) << *module;
+    const std::string train = text.substr(0, text.find("@evaluate"));
+    const std::string evaluate = text.substr(train.size());
+    EXPECT_EQ(countOf(train, "\"pdc.StopGradient\""), 2);
+    EXPECT_EQ(countOf(evaluate, "\"pdc.StopGradient\""), 0);
+    EXPECT_EQ(countOf(train, "\"BatchNormInternal\" \"own\""), 1);
+    EXPECT_EQ(countOf(evaluate, "\"BatchNormalization\""), 2);
+  }
 }
 
 /// The operands of a node that hold statistics.

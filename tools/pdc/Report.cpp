@@ -119,21 +119,23 @@ static void describeWidths(const std::set<ElementType> &widths, std::ostream &ou
 /// Statistics of a microbatch and running ones train to different networks.
 static void describeNormalisations(const Model &model, const Normalisations &chosen,
                                    std::ostream &out) {
-  const size_t all = chosen.active.size() + chosen.frozen.size();
+  const size_t all = chosen.active.size() + chosen.frozen.size() + chosen.given.size();
   if (!chosen.frozen.empty())
     out << "note: " << chosen.frozen.size() << " of " << all
         << " BatchNormalization nodes are frozen: they train with their running statistics, which "
            "stay as they are\n";
-  if (chosen.areTold || chosen.active.empty())
+  std::vector<const ModelNode *> keeping;
+  for (const ModelNode &node : model.nodes)
+    if (chosen.active.contains(node.name) && keepsStatistics(model, node))
+      keeping.push_back(&node);
+  if (chosen.areTold || keeping.empty())
     return;
-  auto first = std::ranges::find_if(
-      model.nodes, [&](const ModelNode &node) { return chosen.active.contains(node.name); });
   out << "note: the file does not say that BatchNormalization trains (training_mode), and "
-      << chosen.active.size() << " of " << all
+      << keeping.size() << " of " << all
       << " nodes train with the statistics of each microbatch; --freeze PATTERN freezes those "
          "whose "
          "running mean it matches, such as "
-      << commentText(first->inputs.at(3)) << '\n';
+      << commentText(keeping.front()->inputs.at(3)) << '\n';
 }
 
 /// Gradients that PyTorch's own would send elsewhere.
