@@ -20,10 +20,19 @@ TEST(Kernels, Reduction) {
     unit.node("ReduceSum", {x, unit.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
     unit.check();
   }
-  UnitCase columns, mean;
-  UnitValue x = columns.operand({33, 50});
-  columns.node("ReduceSum", {x, columns.constant(Tensor::vector({0}))}, {{"keepdims", int64_t(0)}});
-  columns.check();
+  // Columns: fewer and more than are summed at once, behind what is kept and in two dimensions.
+  for (const auto &[shape, axes] :
+       {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{33, 50}, {0}},
+        {{3, 40, 130}, {1}},
+        {{40, 2, 65}, {0}},
+        {{5, 3, 7, 64}, {0, 2}}}) {
+    UnitCase columns;
+    UnitValue x = columns.operand(shape);
+    columns.node("ReduceSum", {x, columns.constant(Tensor::vector(axes))},
+                 {{"keepdims", int64_t(0)}});
+    columns.check();
+  }
+  UnitCase mean;
   mean.node("ReduceMean", {mean.operand({4, 5, 6}), mean.constant(Tensor::vector({1, 2}))});
   mean.check();
 }
