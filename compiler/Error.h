@@ -13,4 +13,10 @@ public:
   explicit Error(const std::string &message) : std::runtime_error(message) {}
 };
 
+/// The memory of devices is too small, as planned or as laid out.
+class MemoryError : public Error {
+public:
+  using Error::Error;
+};
+
 } // namespace pdc

@@ -62,7 +62,7 @@ private:
   void take(Planned planned, const PlanRequest &way, const std::string &name);
   void forget(const Error &error);
   void improveBest();
-  std::string whyNone() const;
+  [[noreturn]] void throwRefusal() const;
   std::string takesTooLong(const std::string &ways) const;
 
   const PlanGraph &graph;
@@ -73,6 +73,7 @@ private:
   PlanRequest bestWay;
   std::string bestName;
   std::vector<PlanCandidate> tried;
+  std::map<std::string, std::exception_ptr> reasons; ///< of those refused, by name
   std::string untried;
   std::vector<Way> skipped; ///< longer pipelines than `longest`, the last that was planned
   std::string longest;
@@ -120,6 +121,7 @@ double Chooser::plan(const Way &way) {
       candidate.secondsPerMinibatch = planned.back().seconds();
     } catch (const Error &error) {
       candidate.refusal = error.what();
+      reasons[way.name] = std::current_exception();
     }
   }
   tried.push_back(candidate);
@@ -128,12 +130,15 @@ double Chooser::plan(const Way &way) {
 
 /// The longest pipeline of the simplest schedule says what is wrong with the request, unless
 /// another way fits.
-std::string Chooser::whyNone() const {
+void Chooser::throwRefusal() const {
   if (tried.empty())
-    return "schedule " + request.schedule + " on " + std::to_string(request.workers) +
-           " workers: no plan has a first stage of " + std::to_string(request.inputReplicas) +
-           " replicas; --stages says those of each stage";
-  return ways.areFew() ? tried.front().refusal : tried.back().refusal;
+    throw Error("schedule " + request.schedule + " on " + std::to_string(request.workers) +
+                " workers: no plan has a first stage of " + std::to_string(request.inputReplicas) +
+                " replicas; --stages says those of each stage");
+  const PlanCandidate &why = ways.areFew() ? tried.front() : tried.back();
+  if (auto reason = reasons.find(why.name); reason != reasons.end())
+    std::rethrow_exception(reason->second);
+  throw Error(why.refusal);
 }
 
 /// With cuts as good as those of a plan of that way by its name, so that none is faster than the
@@ -300,7 +305,7 @@ void Chooser::choose() {
     planStraight();
   planChunked();
   if (!best)
-    throw Error(whyNone());
+    throwRefusal();
   if (!ways.areFew()) {
     if (ways.isAutomatic() && ways.hasStraight() && best->plan.stages.size() > 1)
       planSplit();

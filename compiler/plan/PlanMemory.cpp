@@ -107,8 +107,8 @@ static std::vector<int64_t> sharedScratch(const Plan &plan, const CutMemory &cut
 static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) {
   std::vector<int64_t> bytes(plan.stages.size());
   if (plan.device == "cuda") {
-    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage,
-                                    rankEdges(plan, cut.tied));
+    bytes =
+        connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage, rankEdges(plan, cut.tied));
   }
   const std::vector<int64_t> shared = sharedScratch(plan, cut);
   for (const PlanStage &stage : plan.stages)
@@ -180,10 +180,11 @@ void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given) {
     help +=
         ", or a schedule that holds fewer than " + std::to_string(slots) + " microbatches there";
   const char *verb = names.find(" and ") == std::string::npos ? " needs " : " need ";
-  throw Error(names + verb + std::to_string(needed) + " bytes of memory and a device has " +
-              std::to_string(limit) + " bytes: " + std::to_string(needed - limit) +
-              " bytes too few" + (recompute ? ", although it runs the forward pass again" : "") +
-              "; what would help: " + help);
+  throw MemoryError(names + verb + std::to_string(needed) + " bytes of memory and a device has " +
+                    std::to_string(limit) + " bytes: " + std::to_string(needed - limit) +
+                    " bytes too few" +
+                    (recompute ? ", although it runs the forward pass again" : "") +
+                    "; what would help: " + help);
 }
 
 std::vector<int64_t> memoryByRank(const Plan &plan) {

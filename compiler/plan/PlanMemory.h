@@ -43,7 +43,7 @@ void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, 
 /// Whether all stages of each device fit it together.
 bool fitsMemory(const Plan &plan, int64_t given);
 
-/// Throws pdc::Error that says what would help when a stage needs more than its devices have.
+/// Throws pdc::MemoryError that says what would help when a stage needs more than its devices have.
 void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given);
 
 /// Bytes by rank, of all its stages.

@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace pdc {
 
@@ -155,7 +156,8 @@ std::vector<int64_t> Planner::connectionBytesOfCuts(const Schedule &rows, bool t
 }
 
 /// For the slowest stage, and where ranks have several stages for the heaviest rank; where a weight
-/// may be used by several stages, also one that has room for all connections of its gradients.
+/// may be used by several stages, also one that has room for all connections of its gradients; and
+/// where ranks have several stages, also one in which each may take all of the memory.
 std::vector<std::vector<int>> Planner::findCuts() const {
   if (!request.assignment.empty())
     return {cutByHand()};
@@ -169,6 +171,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   // Stages of a rank share its device: a cut is good where each keeps to its part, beside the
   // connections that any cut has.
   std::vector<int64_t> connections = connectionBytesOfCuts(rows, false);
+  bool isDivided = true;
   search.memoryBytes = [&](int stage) {
     const int64_t limit = memoryLimit(rows.ranksOfStage[stage]);
     int64_t sharing = 0, beside = 0;
@@ -177,7 +180,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
         ++sharing;
         beside += connections[other];
       }
-    return limit ? std::max<int64_t>(1, (limit - beside) / sharing) : 0;
+    return limit ? std::max<int64_t>(1, (limit - beside) / (isDivided ? sharing : 1)) : 0;
   };
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
@@ -198,37 +201,49 @@ std::vector<std::vector<int>> Planner::findCuts() const {
                   " units have no end, expected a finite sum; measure the profile again, with "
                   "pdc-profile");
   }
-  std::vector<std::vector<int>> cuts = {stageOfUnit(*found, graph.units.size())};
-  if (hasSeveralPerRank(rows))
-    if (std::vector<int> even = balanceRanks(graph, search, cuts[0]); even != cuts[0])
-      cuts.push_back(even);
-  const std::vector<int64_t> ofTied = connectionBytesOfCuts(rows, !graph.tied.empty());
+  std::vector<std::vector<int>> cuts;
+  auto add = [&](std::vector<int> cut) {
+    if (std::ranges::find(cuts, cut) == cuts.end())
+      cuts.push_back(std::move(cut));
+  };
+  auto addWithEven = [&](const Partition &partition) {
+    const std::vector<int> cut = stageOfUnit(partition, graph.units.size());
+    add(cut);
+    if (hasSeveralPerRank(rows))
+      add(balanceRanks(graph, search, cut));
+  };
+  addWithEven(*found);
   const bool isLimited = std::ranges::any_of(
       rows.ranksOfStage, [&](const std::vector<int> &ranks) { return memoryLimit(ranks) > 0; });
-  if (fits && isLimited && ofTied != connections) {
-    connections = ofTied;
-    std::optional<Partition> roomier = findChain(graph, search);
-    if (roomier && stageOfUnit(*roomier, graph.units.size()) != cuts[0])
-      cuts.push_back(stageOfUnit(*roomier, graph.units.size()));
-  }
+  if (!fits || !isLimited)
+    return cuts;
+  const std::vector<int64_t> ofTied = connectionBytesOfCuts(rows, !graph.tied.empty());
+  if (ofTied != std::exchange(connections, ofTied))
+    if (std::optional<Partition> roomier = findChain(graph, search))
+      add(stageOfUnit(*roomier, graph.units.size()));
+  // One stage of a rank may have more than its part where another has less.
+  isDivided = false;
+  if (hasSeveralPerRank(rows))
+    if (std::optional<Partition> uneven = findChain(graph, search))
+      addWithEven(*uneven);
   return cuts;
 }
 
 /// The cut that is played fastest of those that fit; the first says why none does.
 Planned Planner::make() const {
   std::optional<Planned> fastest;
-  std::optional<Error> refusal;
+  std::exception_ptr refusal;
   for (const std::vector<int> &cut : findCuts())
     try {
       Planned planned = makeWith(cut, rowsWithDepths(*std::ranges::max_element(cut) + 1));
       if (!fastest || planned.plan.secondsPerMinibatch < fastest->plan.secondsPerMinibatch)
         fastest = std::move(planned);
-    } catch (const Error &error) {
+    } catch (const Error &) {
       if (!refusal)
-        refusal = error;
+        refusal = std::current_exception();
     }
   if (!fastest)
-    throw Error(*refusal);
+    std::rethrow_exception(refusal);
   return std::move(*fastest);
 }
 

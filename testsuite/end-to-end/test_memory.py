@@ -154,3 +154,28 @@ def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, s
                               "--memory", int(share * needed), check=False)
         assert "as it is laid out" not in result.stderr
     assert result.returncode == 1 and "too few" in result.stderr
+
+
+def by_rank(project):
+    """Bytes as they are laid out for the rank that has most, the seconds of the plan, and whether it recomputes."""
+    plan = json.loads((project / "plan.json").read_text())
+    ranks = {rank: 0 for stage in plan["stages"] for rank in stage["ranks"]}
+    for stage in plan["stages"]:
+        for rank in stage["ranks"]:
+            ranks[rank] += stage["memory_bytes"]
+    return max(ranks.values()), plan["seconds_per_minibatch"], any(stage["recompute"] for stage in plan["stages"])
+
+
+@pytest.mark.parametrize("network,sizes,stages,schedule,optimizer", [
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "zb-v", "adam"), ("lenet5", [], "1-1", "gpipe", "sgd"),
+    ("mlp", ["--hidden", 128, 128], "2-1", "gpipe", "momentum,lr=0.01,momentum=0.9")])
+def test_layout_decides(network, sizes, stages, schedule, optimizer, models, tmp_path):
+    """A plan that fits as it is laid out is made whatever the planner's sums say; where one does not by a byte, another is."""
+    options = ["--optimizer", optimizer, "--schedule", schedule, "--stages", stages, "--minibatch", 32, "--microbatches", 2]
+    model, workers = models(network, *sizes), sum(map(int, stages.split("-")))
+    needed, seconds, recomputes = by_rank(pipeline.compile_model(model, tmp_path / "free", *options, workers=workers))
+    assert not recomputes
+    exact = by_rank(pipeline.compile_model(model, tmp_path / "exact", *options, "--memory", needed, workers=workers))
+    assert exact[0] <= needed and exact[1] <= 1.001 * seconds and not exact[2]
+    less = by_rank(pipeline.compile_model(model, tmp_path / "less", *options, "--memory", needed - 1, workers=workers))
+    assert less[0] < needed

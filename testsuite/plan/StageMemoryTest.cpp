@@ -1,4 +1,4 @@
-#include "compiler/plan/Cut.h"
+#include "compiler/plan/StageMemory.h"
 #include "testsuite/plan/ExamplePlans.h"
 
 #include <gtest/gtest.h>

@@ -18,6 +18,7 @@
 #include "runtime/Cores.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -74,7 +75,21 @@ PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) con
   }
   request.model = subject.model.name;
   request.microbatchSize = batch.microbatchSize;
+  allowMemory(request);
   return request;
+}
+
+void BatchChoice::allowMemory(PlanRequest &request) const {
+  if (subject.memoryAllowance == 1)
+    return;
+  auto allow = [&](int64_t &bytes) {
+    bytes = std::llround(subject.memoryAllowance * static_cast<double>(bytes));
+  };
+  if (request.memoryBytes)
+    return allow(request.memoryBytes);
+  request.topology = planHead(request).topology;
+  allow(request.topology->memoryBytes);
+  std::ranges::for_each(request.topology->memoryOfWorker, allow);
 }
 
 /// PipeDream's cost models choose the replicas, and with them how many samples an update has.
@@ -91,7 +106,7 @@ void BatchChoice::checkMinibatch(const Plan &plan) const {
 
 int64_t BatchChoice::sizeOf(const Size &size) { return size[0].microbatchSize; }
 
-static double secondsPerSample(const PlannedGraph &graph) {
+double secondsPerSample(const PlannedGraph &graph) {
   int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
                                                             : graph.batch.microbatchSize;
   return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
@@ -301,6 +316,8 @@ PlannedGraph BatchChoice::choose() {
   planDataParallelism();
   auto plan = std::make_shared<Plan>(*best->plan);
   plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
+  subject.memoryAllowance = 1;
+  plan->topology = planHead(request(best->batch, *best->units)).topology;
   best->plan = plan;
   return std::move(*best);
 }

@@ -20,7 +20,12 @@ struct BatchSubject {
   bool sums = true; ///< updates are those of several microbatches
   /// Stages by hand come from the file's annotations.
   bool hasPartition = false;
+  /// Of the devices' memory, what plans may count on: their sums are near what is laid out.
+  double memoryAllowance = 1;
 };
+
+/// As planned.
+double secondsPerSample(const PlannedGraph &graph);
 
 /// Chooses how the samples of an update are cut, by planning what is left open.
 class BatchChoice {
@@ -50,6 +55,7 @@ private:
   bool mayMislead(const Plan &plan) const;
   void planDataParallelism();
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
+  void allowMemory(PlanRequest &request) const;
   double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
   void tellUnplanned(std::vector<int64_t> sizes) const;

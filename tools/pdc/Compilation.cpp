@@ -2,6 +2,7 @@
 
 #include "compiler/onnx/Parameters.h"
 #include "compiler/plan/Files.h"
+#include "tools/pdc/Fitting.h"
 #include "tools/pdc/Lowering.h"
 #include "tools/pdc/Report.h"
 
@@ -42,19 +43,20 @@ void compile(const Options &options, std::ostream &out, std::ostream &progress) 
   }
   describeTraining(lowering.model, options, out, options.stopAfter == StopAfter::sources);
   // 2. The graph and the plan, which chooses among the batches that are left open.
-  PlannedGraph graph = lowering.chooseGraph();
   if (options.stopAfter == StopAfter::graph)
-    return print(*graph.module, out);
-  if (options.stopAfter == StopAfter::sources)
-    describeSharedInputs(*graph.module, out);
+    return print(*lowering.chooseGraph().module, out);
   // 3. Stages, programs, rows.
-  lowering.cut(graph);
-  if (options.stopAfter == StopAfter::cut)
+  if (options.stopAfter == StopAfter::cut || options.stopAfter == StopAfter::staged) {
+    PlannedGraph graph = lowering.chooseGraph();
+    lowering.cut(graph);
+    if (options.stopAfter == StopAfter::staged)
+      lowering.outline(graph);
     return print(*graph.module, out);
-  lowering.outline(graph);
-  if (options.stopAfter == StopAfter::staged)
-    return print(*graph.module, out);
-  lowering.schedule(graph);
+  }
+  Fitting fitting(lowering, options, progress);
+  if (options.stopAfter == StopAfter::sources)
+    fitting.atGraph = [&](mlir::ModuleOp module) { describeSharedInputs(module, out); };
+  PlannedGraph graph = fitting.fit();
   if (options.stopAfter == StopAfter::scheduled)
     return print(*graph.module, out);
   // 4. The sources.

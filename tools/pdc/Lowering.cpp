@@ -152,11 +152,12 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &whic
   return made;
 }
 
-PlannedGraph Lowering::chooseGraph() {
+PlannedGraph Lowering::chooseGraph(double memoryAllowance) {
   auto make = [&](int64_t microbatchSize, const std::string &which) {
     return makeGraph(microbatchSize, which);
   };
-  return BatchChoice({model, options, sumsMicrobatches, hasPartition}, make, progress).choose();
+  const BatchSubject subject{model, options, sumsMicrobatches, hasPartition, memoryAllowance};
+  return BatchChoice(subject, make, progress).choose();
 }
 
 void Lowering::cut(PlannedGraph &graph) {
@@ -175,23 +176,35 @@ void Lowering::schedule(PlannedGraph &graph) {
   auto plan = std::make_shared<Plan>(*graph.plan);
   setMemory(*plan, *graph.module);
   setCommunicators(*plan, *graph.module);
-  checkMemory(*plan);
   graph.plan = plan;
+}
+
+/// 0: not limited.
+int64_t Lowering::memoryOf(const Plan &plan, int rank) const {
+  return deviceBytes(plan.topology, std::span(&rank, 1), options.plan.memoryBytes);
+}
+
+double Lowering::memoryShare(const Plan &plan) const {
+  const std::vector<int64_t> bytes = memoryByRank(plan);
+  double most = 0;
+  for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank)
+    if (const int64_t limit = memoryOf(plan, rank))
+      most = std::max(most, static_cast<double>(bytes[rank]) / static_cast<double>(limit));
+  return most;
 }
 
 /// The planner's sums are bounds for what it knows: layouts and libraries may take more.
 void Lowering::checkMemory(const Plan &plan) const {
-  std::vector<int64_t> bytes = memoryByRank(plan);
+  const std::vector<int64_t> bytes = memoryByRank(plan);
   for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank) {
-    int64_t needed = bytes[rank], limit = plan.topology.memoryOf(std::span(&rank, 1));
-    limit = options.plan.memoryBytes ? options.plan.memoryBytes : limit;
+    const int64_t needed = bytes[rank], limit = memoryOf(plan, rank);
     if (limit && needed > limit)
-      throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
-                  " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
-                  " bytes: " + std::to_string(needed - limit) +
-                  " bytes too few; what would help: " +
-                  (options.plan.recompute.kind == RecomputeChoice::all ? "" : "--recompute all, ") +
-                  "more workers or a smaller microbatch");
+      throw MemoryError(
+          "rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
+          " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
+          " bytes: " + std::to_string(needed - limit) + " bytes too few; what would help: " +
+          (options.plan.recompute.kind == RecomputeChoice::all ? "" : "--recompute all, ") +
+          "more workers or a smaller microbatch");
   }
 }
 

@@ -25,13 +25,20 @@ public:
 
   /// The graph of the batch, among those left open, that the planner finds the fastest per sample.
   /// A batch that fits no plan (memory) is passed over while others do.
-  PlannedGraph chooseGraph();
+  /// `memoryAllowance`: of the devices' memory, what the planner may count on.
+  PlannedGraph chooseGraph(double memoryAllowance = 1);
 
   /// Levels 2, 3 and 4, in place.
   void cut(PlannedGraph &graph);
   void outline(PlannedGraph &graph);
-  /// Puts the memory that was laid out into the plan; throws Error where a device has less.
+  /// Puts the memory that was laid out into the plan.
   void schedule(PlannedGraph &graph);
+
+  /// Of a plan of level 4: the part of its device's memory that a rank needs, at most; 0: it is not
+  /// limited.
+  double memoryShare(const Plan &plan) const;
+  /// Throws MemoryError where that is more than all.
+  void checkMemory(const Plan &plan) const;
 
   /// Writes a graph of level 4: sources, build files, plan and weights.
   void write(const PlannedGraph &graph, const std::filesystem::path &folder);
@@ -44,7 +51,7 @@ private:
              const std::function<void(mlir::PassManager &)> &build);
   void readSchedule();
   PlannedGraph makeGraph(int64_t microbatchSize, const std::string &which);
-  void checkMemory(const Plan &plan) const;
+  int64_t memoryOf(const Plan &plan, int rank) const;
   void annotate(const Plan &plan);
 
   Options options;

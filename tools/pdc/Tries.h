@@ -2,8 +2,8 @@
 
 #include "compiler/Error.h"
 
+#include <exception>
 #include <functional>
-#include <string>
 
 namespace pdc {
 
@@ -15,18 +15,18 @@ public:
     try {
       attempt();
       return true;
-    } catch (const Error &error) {
-      refusal = refusal.empty() ? error.what() : refusal;
+    } catch (const Error &) {
+      refusal = refusal ? refusal : std::current_exception();
       return false;
     }
   }
   void throwRefusal() const {
-    if (!refusal.empty())
-      throw Error(refusal);
+    if (refusal)
+      std::rethrow_exception(refusal);
   }
 
 private:
-  std::string refusal;
+  std::exception_ptr refusal;
 };
 
 } // namespace pdc
