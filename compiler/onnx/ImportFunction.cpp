@@ -3,6 +3,7 @@
 
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/onnx/Makers.h"
 #include "compiler/operators/Random.h"
 
 #include <numeric>
@@ -65,27 +66,32 @@ void FunctionImporter::importGeneric(const ModelNode &node, Attributes attribute
     values[node.outputs[i]] = outputs[i];
 }
 
-bool FunctionImporter::isRead(const ModelNode &node, size_t output) const {
-  return output < node.outputs.size() &&
-         std::ranges::any_of(model.nodes, [&](const ModelNode &reader) {
-           return std::ranges::count(reader.inputs, node.outputs[output]) > 0;
-         });
+bool FunctionImporter::isRead(const std::string &value) const {
+  auto reads = [&](const ModelNode &reader) {
+    return std::ranges::count(reader.inputs, value) > 0;
+  };
+  return valueNamed(model.outputs, value) || std::ranges::any_of(model.nodes, reads);
 }
 
-/// Training uses the batch's statistics and keeps the running ones, unless the node is frozen.
+/// Training uses the batch's statistics and keeps the running ones, unless the node is frozen or
+/// has its statistics given.
 void FunctionImporter::importBatchNormalization(const ModelNode &node) {
   Attributes attributes = {{"epsilon", node.attributes.number("epsilon", 1e-5)},
                            {"momentum", node.attributes.number("momentum", 0.9)}};
-  bool trains = (entry == Entry::train && !frozen.contains(node.name)) ||
-                (entry == Entry::forward && node.attributes.integer("training_mode", 0));
+  const bool trains = (entry == Entry::train && !frozen.contains(node.name)) ||
+                      (entry == Entry::forward && node.attributes.integer("training_mode", 0));
   std::vector<Value> operands;
   for (const std::string &input : node.inputs)
     operands.push_back(valueOf(input, node.name));
-  const bool isComputed = !keepsStatistics(model, node);
+  constexpr size_t statistics[] = {3, 4};
+  auto isComputed = [&](size_t i) {
+    return !model.initializers.contains(node.inputs[i]) &&
+           !valueNamed(model.inputs, node.inputs[i]);
+  };
   if (!trains) {
     attributes.set("training_mode", int64_t(0));
-    for (size_t i : {3, 4})
-      if (isComputed && entry == Entry::train)
+    for (size_t i : statistics)
+      if (entry == Entry::train && isComputed(i) && areGivenDetached(model))
         operands[i] = create({"pdc.StopGradient",
                               names.fresh(node.inputs[i] + "/stopped"),
                               {operands[i]},
@@ -96,15 +102,16 @@ void FunctionImporter::importBatchNormalization(const ModelNode &node) {
     return;
   }
   // Of running statistics that nobody reads it is all one what they were.
-  for (size_t i : {1, 2})
-    if (isComputed && !isRead(node, i))
-      operands[i + 2] = operands[1];
+  for (size_t i : statistics)
+    if (const size_t output = i - 2;
+        isComputed(i) && !(output < node.outputs.size() && isRead(node.outputs[output])))
+      operands[i] = operands[1];
   ValueRange outputs = create({"BatchNormInternal", node.name, operands, attributes, 5, {}});
   for (size_t i = 0; i < node.outputs.size(); ++i)
     values[node.outputs[i]] = outputs[i];
-  for (size_t i : {1, 2})
-    if (model.initializers.contains(node.inputs[i + 2]))
-      write(outputs[i], node.inputs[i + 2]);
+  for (size_t i : statistics)
+    if (model.initializers.contains(node.inputs[i]))
+      write(outputs[i - 2], node.inputs[i]);
 }
 
 /// A write is never a copy: an output that is an input under another shape is copied first.

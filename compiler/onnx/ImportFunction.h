@@ -57,7 +57,7 @@ private:
   void write(mlir::Value value, const std::string &memory);
 
   void addLoss();
-  bool isRead(const ModelNode &node, size_t output) const;
+  bool isRead(const std::string &value) const;
   void writeOutputs();
   void flattenSamples(mlir::Value &prediction, mlir::Value &labels);
   mlir::Value addLossNode(mlir::Value prediction, mlir::Value labels, mlir::Value classWeights);

@@ -5,6 +5,8 @@
 #include "compiler/onnx/Parameters.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 namespace pdc {
 
@@ -29,15 +31,81 @@ bool keepsStatistics(const Model &model, const ModelNode &node) {
   return model.initializers.contains(node.inputs.at(kMean));
 }
 
-/// Exporters write the mean of the very batch for a module that keeps no running one.
-static bool hasMeanOfOthers(const Model &model, const Makers &makers, const ModelNode &node) {
-  auto behindViews = [&](const std::string &value) {
-    return makers.before(value,
-                         {"ReduceMean", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast"});
-  };
-  return !keepsStatistics(model, node) &&
-         behindViews(node.inputs.at(kMean)) != behindViews(node.inputs.at(0));
+static bool keepsVariance(const Model &model, const ModelNode &node) {
+  return model.initializers.contains(node.inputs.at(kVariance));
 }
+
+bool areGivenDetached(const Model &model) {
+  return model.producer == "pytorch" && model.metadata.isParameter.empty();
+}
+
+namespace {
+
+/// What the statistics of a model's normalisations are made of.
+class StatisticsOrigin {
+public:
+  explicit StatisticsOrigin(const Model &model) : model(model), makers(model) {
+    for (const ModelValue &input : model.inputs)
+      ofInputs.insert(input.name);
+    for (const ModelNode &node : model.nodes)
+      if (std::ranges::any_of(node.inputs, isOfInputs()))
+        ofInputs.insert(node.outputs.begin(), node.outputs.end());
+  }
+
+  /// By a node, of the model's inputs: running statistics are tensors of the file, or made of some.
+  bool isGiven(const ModelNode &node) const {
+    auto isComputed = [&](size_t i) {
+      return makers.of(node.inputs.at(i)) && ofInputs.contains(node.inputs[i]);
+    };
+    return isComputed(kMean) || isComputed(kVariance);
+  }
+
+  /// ReduceMean(x) and ReduceMean((x - ReduceMean(x))^2) over all but the channels of what is
+  /// normalised.
+  bool isOfBatch(const ModelNode &node) const {
+    const ModelNode *squares = makers.of(plain(node.inputs.at(kVariance)), "ReduceMean");
+    const ModelNode *square = squares ? makers.of(plain(squares->inputs.at(0)), "Mul") : nullptr;
+    if (!square || square->inputs.at(0) != square->inputs.at(1) || !isOverBatch(*squares))
+      return false;
+    const ModelNode *centred = makers.of(plain(square->inputs[0]), "Sub");
+    const std::string &x = plain(node.inputs[0]);
+    return centred && plain(centred->inputs.at(0)) == x && isMeanOf(centred->inputs.at(1), x) &&
+           isMeanOf(node.inputs[kMean], x);
+  }
+
+private:
+  std::function<bool(const std::string &)> isOfInputs() const {
+    return [&](const std::string &value) { return ofInputs.contains(value); };
+  }
+  const std::string &plain(const std::string &value) const {
+    return makers.before(value, {"Identity", "Cast"});
+  }
+
+  bool isMeanOf(const std::string &value, const std::string &x) const {
+    const ModelNode *mean = makers.of(plain(value), "ReduceMean");
+    return mean && plain(mean->inputs.at(0)) == x && isOverBatch(*mean);
+  }
+
+  /// Over dimensions 0, 2, 3 and so on. That these are all, the shape of what is left says.
+  bool isOverBatch(const ModelNode &mean) const {
+    auto axes =
+        mean.inputs.size() > 1 ? model.initializers.find(mean.inputs[1]) : model.initializers.end();
+    if (axes == model.initializers.end())
+      return false;
+    std::vector<double> found = readTensor(axes->second).data;
+    std::ranges::sort(found);
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i] != static_cast<double>(i ? i + 1 : 0))
+        return false;
+    return !found.empty();
+  }
+
+  const Model &model;
+  Makers makers;
+  std::set<std::string> ofInputs; ///< values that depend on one
+};
+
+} // namespace
 
 Normalisations chooseNormalisations(const Model &model, const std::vector<std::string> &freeze) {
   const std::vector<const ModelNode *> nodes = normalisationsOf(model);
@@ -47,14 +115,19 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
   Normalisations chosen;
   chosen.areTold = std::ranges::any_of(
       nodes, [&](const ModelNode *node) { return isToldToTrain(model, *node); });
-  const Makers makers(model);
+  std::optional<StatisticsOrigin> origin;
   for (const ModelNode *node : nodes) {
-    if (!node->attributes.integer("training_mode", 0) && hasMeanOfOthers(model, makers, *node)) {
-      chosen.given.insert(node->name);
-      continue;
+    const bool isTold = isToldToTrain(model, *node);
+    if (!isTold && !(keepsStatistics(model, *node) && keepsVariance(model, *node))) {
+      if (!origin)
+        origin.emplace(model);
+      const bool isOfBatch = !areGivenDetached(model) && origin->isOfBatch(*node);
+      if (isOfBatch || origin->isGiven(*node)) {
+        (isOfBatch ? chosen.active : chosen.given).insert(node->name);
+        continue;
+      }
     }
-    const bool trains =
-        !chosen.areTold || isToldToTrain(model, *node) || !keepsStatistics(model, *node);
+    const bool trains = !chosen.areTold || isTold;
     (trains && !kept.contains(node->inputs.at(kMean)) ? chosen.active : chosen.frozen)
         .insert(node->name);
   }

@@ -8,9 +8,7 @@ namespace pdc {
 struct Normalisations {
   std::set<std::string> active; ///< the statistics of each microbatch, and keep the running ones
   std::set<std::string> frozen; ///< the running ones, which stay as they are
-  /// What the network computes of other values than those normalised. No gradient goes there, as
-  /// PyTorch's F.batch_norm allows none.
-  std::set<std::string> given;
+  std::set<std::string> given;  ///< what the network computes of its inputs
   /// Whether the file says which train. Where it says of none that it does, it was exported for
   /// inference or drops the attribute, and all of them train.
   bool areTold = false;
@@ -20,12 +18,17 @@ struct Normalisations {
 bool keepsStatistics(const Model &model, const ModelNode &node);
 
 /// As the file says, and frozen beside those where one of the patterns (`--freeze`) matches the
-/// running mean.
+/// running mean. Where it says of none: what is computed of the very batch, as PyTorch's newer
+/// exporter writes a module without running statistics, is the batch's.
 Normalisations chooseNormalisations(const Model &model, const std::vector<std::string> &freeze);
 
 /// The frozen and those with given statistics.
 std::set<std::string> untrainedNormalisations(const Model &model,
                                               const std::vector<std::string> &freeze);
+
+/// Whether given statistics take no gradient, though the file does not say so: PyTorch's
+/// F.batch_norm refuses those that would, and its older exporter loses what detached them.
+bool areGivenDetached(const Model &model);
 
 /// Means and variances that BatchNormalization keeps, but not those of nodes in `frozen` alone.
 std::set<std::string> runningStatistics(const Model &model,

@@ -103,12 +103,9 @@ static GradientValue besideInput(GradientBuilder &b, GradientValue channels) {
   return reshaped(b, channels, shape);
 }
 
-/// Of a node that keeps its running statistics, which are constants: Y = (X - mean) inverse scale +
-/// B. The scale's gradient sums what is centred, since sums of X cancel where the mean is large.
+/// Of a node that normalises by its operands 3 and 4: Y = (X - mean) inverse scale + B. The scale's
+/// gradient sums what is centred, since sums of X cancel where the mean is large.
 static void differentiateInference(GradientBuilder &b) {
-  if (b.wants(3) || b.wants(4))
-    throw Error("BatchNormalization has no gradient of its mean and variance; expected are tensors "
-                "that are not trained");
   const GradientValue dy = b.outputGradient(0), x = b.input(0), scale = b.input(1);
   const TensorType channels = b.type(scale);
   auto toChannels = [&](GradientValue value) {
@@ -116,17 +113,27 @@ static void differentiateInference(GradientBuilder &b) {
     shape[1] = channels.shape[0];
     return reshaped(b, reducedTo(b, value, shape), channels.shape);
   };
-  const Tensor epsilon = Tensor::scalar(channels.element, b.attributes().number("epsilon", 1e-5));
+  auto number = [&](double value) { return b.constant(Tensor::scalar(channels.element, value)); };
+  const GradientValue epsilon = number(b.attributes().number("epsilon", 1e-5));
   const GradientValue inverse =
-      add(b, "Reciprocal", {add(b, "Sqrt", {add(b, "Add", {b.input(4), b.constant(epsilon)})})});
+      add(b, "Reciprocal", {add(b, "Sqrt", {add(b, "Add", {b.input(4), epsilon})})});
+  const GradientValue factor = add(b, "Mul", {scale, inverse});
   if (b.wants(0))
-    b.setInputGradient(0, add(b, "Mul", {dy, besideInput(b, add(b, "Mul", {scale, inverse}))}));
-  if (b.wants(1)) {
-    GradientValue centred = add(b, "Sub", {x, besideInput(b, b.input(3))});
-    b.setInputGradient(1, add(b, "Mul", {toChannels(add(b, "Mul", {dy, centred})), inverse}));
-  }
+    b.setInputGradient(0, add(b, "Mul", {dy, besideInput(b, factor)}));
   if (b.wants(2))
     b.setInputGradient(2, toChannels(dy));
+  if (b.wants(3))
+    b.setInputGradient(3, add(b, "Neg", {add(b, "Mul", {toChannels(dy), factor})}));
+  if (!b.wants(1) && !b.wants(4))
+    return;
+  const GradientValue centred = add(b, "Sub", {x, besideInput(b, b.input(3))});
+  const GradientValue ofScale = add(b, "Mul", {toChannels(add(b, "Mul", {dy, centred})), inverse});
+  if (b.wants(1))
+    b.setInputGradient(1, ofScale);
+  if (b.wants(4)) {
+    const GradientValue square = add(b, "Mul", {inverse, factor});
+    b.setInputGradient(4, add(b, "Mul", {add(b, "Mul", {ofScale, square}), number(-0.5)}));
+  }
 }
 
 static std::vector<TensorType> inferBatchNormInternal(const NodeView &node) {

@@ -64,48 +64,84 @@ TEST(Normalisations, buffersThatAStepChanges) {
   EXPECT_EQ(frozenOf(model), NameSet{"first"});
 }
 
-/// Of what stands before, and of the very batch, as exporters write it for modules that keep none.
-static onnx::ModelProto computedStatistics(const std::string &said) {
+/// A normalisation of h by what these lines make, `mean` and `var`.
+static onnx::ModelProto computedStatistics(const std::string &lines, const std::string &said = "",
+                                           const std::string &variance = "var") {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[4, 3] x) => (float[4, 3] y) {
       h = MatMul(x, weight)
-      mean = ReduceMean<axes = [0], keepdims = 0>(x)
-      square = Mul(x, x)
-      var = ReduceMean<axes = [0], keepdims = 0>(square)
-      a = BatchNormalization(h, scale, shift, mean, var)
-      turned = Transpose<perm = [1, 0]>(a)
-      own_mean = ReduceMean<axes = [1], keepdims = 0>(turned)
-      own_square = Mul(turned, turned)
-      own_var = ReduceMean<axes = [1], keepdims = 0>(own_square)
-      y = BatchNormalization)" + said +
-                                   R"((a, scale, shift, own_mean, own_var) })");
+      )" + lines + "\n y = BatchNormalization" +
+                                   said + "(h, scale, shift, mean, " + variance + ") }");
   addInitializer(model, "weight", {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-  for (const char *name : {"scale", "shift"})
+  for (const char *name : {"scale", "shift", "file_mean", "file_var"})
     addInitializer(model, name, {3}, {1, 2, 3});
-  model.mutable_graph()->mutable_node(4)->set_name("of_others");
-  model.mutable_graph()->mutable_node(9)->set_name("own");
+  model.mutable_graph()->mutable_node(model.graph().node_size() - 1)->set_name("norm");
   return model;
 }
 
+static const std::string meanOf(const std::string &value, const std::string &axis = "0") {
+  return " = ReduceMean<axes = [" + axis + "], keepdims = 0>(" + value + ")\n";
+}
+
+/// As PyTorch's newer exporter writes a module that keeps none.
+static const std::string ofBatch = "mean" + meanOf("h") + "inner" + meanOf("h") +
+                                   "centred = Sub(h, inner) square = Mul(centred, centred)\n" +
+                                   "var" + meanOf("square");
+
+enum class Training { batch, running, given };
+
+static Training trainingOf(const onnx::ModelProto &model) {
+  const Normalisations chosen = chooseNormalisations(read(model), {});
+  EXPECT_EQ(chosen.active.size() + chosen.frozen.size() + chosen.given.size(), 1u);
+  if (chosen.given.contains("norm"))
+    return Training::given;
+  return chosen.active.contains("norm") ? Training::batch : Training::running;
+}
+
 TEST(Normalisations, computedStatistics) {
-  for (const char *said : {"", "<training_mode = 1>"}) {
-    const Model model = read(computedStatistics(said));
-    const Normalisations chosen = chooseNormalisations(model, {});
-    EXPECT_EQ(chosen.given, NameSet{"of_others"});
-    EXPECT_EQ(chosen.active, NameSet{"own"});
-    EXPECT_EQ(untrainedNormalisations(model, {}), NameSet{"of_others"});
-    EXPECT_EQ(runningStatistics(model), NameSet{});
-    mlir::MLIRContext context;
-    auto module = importModel(context, model, {});
-    std::string text;
-    llvm::raw_string_ostream(text) << *module;
-    const std::string train = text.substr(0, text.find("@evaluate"));
-    const std::string evaluate = text.substr(train.size());
-    EXPECT_EQ(countOf(train, "\"pdc.StopGradient\""), 2);
-    EXPECT_EQ(countOf(evaluate, "\"pdc.StopGradient\""), 0);
-    EXPECT_EQ(countOf(train, "\"BatchNormInternal\" \"own\""), 1);
-    EXPECT_EQ(countOf(evaluate, "\"BatchNormalization\""), 2);
+  EXPECT_EQ(trainingOf(computedStatistics(ofBatch)), Training::batch);
+  for (const std::string &lines :
+       {"mean" + meanOf("x") + "var" + meanOf("x"),                           // of another value
+        "mean" + meanOf("h") + "square = Mul(h, h)\n var" + meanOf("square"), // not centred
+        "mean" + meanOf("h", "1") + "var" + meanOf("h", "1"),                 // of other dimensions
+        "mean" + meanOf("h") + "var = Identity(file_var)",                    // the one of the file
+        "mean = Identity(file_mean)\n var" + meanOf("h")}) {
+    EXPECT_EQ(trainingOf(computedStatistics(lines)), Training::given) << lines;
+    // What the operator says, whatever its operands are.
+    EXPECT_EQ(trainingOf(computedStatistics(lines, "<training_mode = 1>")), Training::batch);
   }
+  // Tensors of the file under another shape or width are running statistics.
+  EXPECT_EQ(trainingOf(computedStatistics("mean = Neg(file_mean) var = Neg(file_var)")),
+            Training::batch);
+}
+
+static std::string trainOf(const onnx::ModelProto &model, std::string *evaluate = nullptr) {
+  mlir::MLIRContext context;
+  std::string text;
+  llvm::raw_string_ostream(text) << *importModel(context, read(model), {});
+  const size_t end = text.find("@evaluate");
+  if (evaluate)
+    *evaluate = text.substr(end);
+  return text.substr(0, end);
+}
+
+/// PyTorch's older exporter loses what detached them, and says of the others that they train.
+TEST(Normalisations, givenOnesTakeNoGradientInPyTorch) {
+  onnx::ModelProto model = computedStatistics(ofBatch);
+  EXPECT_EQ(countOf(trainOf(model), "pdc.StopGradient"), 0);
+  model.set_producer_name("pytorch");
+  EXPECT_EQ(trainingOf(model), Training::given);
+  std::string evaluate;
+  EXPECT_EQ(countOf(trainOf(model, &evaluate), "pdc.StopGradient"), 2);
+  EXPECT_EQ(countOf(evaluate, "pdc.StopGradient"), 0);
+}
+
+/// A statistic of the file is kept beside one that is computed.
+TEST(Normalisations, eachStatisticIsComputedOrKept) {
+  const std::string train =
+      trainOf(computedStatistics("mean" + meanOf("x"), "<training_mode = 1>", "file_var"));
+  EXPECT_EQ(countOf(train, "to @file_var"), 1);
+  EXPECT_EQ(countOf(train, "pdc.read @file_var"), 1);
 }
 
 /// The operands of a node that hold statistics.

@@ -91,12 +91,9 @@ TEST(Gradient, BatchNormalizationByRunningStatistics) {
               {{"epsilon", 1e-3}},
               {draw.reals(shape), draw.reals(channels, 0.5, 2), draw.reals(channels),
                draw.reals(channels, 5, 9), draw.reals(channels, 0.5, 2)},
-              {0, 1, 2}};
+              {0, 1, 2, 3, 4}};
     test.hasAllOutputs = false;
     checkGradient(test);
-    test.wanted = {3};
-    EagerGradientBuilder builder(test, run(test), {draw.reals(shape)});
-    EXPECT_THROW(findOperator(test.op)->differentiate(builder), Error);
   }
 }
 

@@ -124,6 +124,10 @@ static void describeNormalisations(const Model &model, const Normalisations &cho
     out << "note: " << chosen.frozen.size() << " of " << all
         << " BatchNormalization nodes are frozen: they train with their running statistics, which "
            "stay as they are\n";
+  if (!chosen.given.empty())
+    out << "note: " << chosen.given.size() << " of " << all
+        << " BatchNormalization nodes normalise by a mean and a variance that the network "
+           "computes\n";
   std::vector<const ModelNode *> keeping;
   for (const ModelNode &node : model.nodes)
     if (chosen.active.contains(node.name) && keepsStatistics(model, node))
