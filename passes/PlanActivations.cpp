@@ -4,7 +4,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
 
@@ -30,18 +30,25 @@ public:
   }
 
   void addKept() {
-    llvm::StringSet<> names;
+    llvm::StringMap<int> freedAt; ///< by name of what is kept; -1: weight gradients read it
     for (const auto &[value, readers] : stash) {
       const int64_t bytes = bytesOf(value.getType());
-      names.insert(tensorName(value));
-      graph.units[indexOf(value.getDefiningOp<UnitOp>())].stashBytes += bytes;
-      if (!readers.weightGradient)
-        graph.units[readers.last].inputStashBytes += bytes;
+      const int producer = indexOf(value.getDefiningOp<UnitOp>());
+      const int freed = readers.weightGradient ? -1 : std::max(readers.last, producer);
+      freedAt[tensorName(value)] = freed;
+      graph.units[producer].stashBytes += bytes;
+      if (freed < 0)
+        continue;
+      graph.units[producer].inputStashBytes += bytes;
+      graph.units[freed].freedStashBytes += bytes;
     }
     for (Value value : halfway)
       graph.units[indexOf(value.getDefiningOp<UnitOp>())].halfwayBytes += bytesOf(value.getType());
     for (PlanValue &value : graph.values)
-      value.isStashed = names.contains(value.name);
+      if (auto found = freedAt.find(value.name); found != freedAt.end()) {
+        value.isStashed = true;
+        value.freedAt = found->second;
+      }
   }
 
   /// What only @evaluate has follows what stands before it.

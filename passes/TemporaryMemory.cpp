@@ -29,7 +29,8 @@ bool liesInMemory(Value value) {
 /// What the units of a function make, and which of it shares bytes.
 class MadeValues {
 public:
-  explicit MadeValues(func::FuncOp function) : function(function) {
+  /// `apart`: all input gradients run before all weight gradients.
+  MadeValues(func::FuncOp function, bool apart) : function(function), apart(apart) {
     for (Operation &op : function.getOps())
       places[&op] = places.size();
     for (UnitOp unit : function.getOps<UnitOp>())
@@ -125,12 +126,23 @@ private:
 
   bool mayLieOver(UnitOp unit, Value over, Value result) const {
     auto found = numbers.find(over);
-    return found != numbers.end() && !isPersistent(over) &&
+    const bool isReadLater =
+        apart && unit.getPhase() == ir::Phase::BackwardInput && isReadByWeights(over);
+    return found != numbers.end() && !isPersistent(over) && !isReadLater &&
            values[found->second].end == places.lookup(unit) &&
            bytesOf(over.getType()) == bytesOf(result.getType());
   }
 
+  static bool isReadByWeights(Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      auto unit = dyn_cast<UnitOp>(user);
+      return unit && (isView(unit) ? isReadByWeights(unit.getResult(0))
+                                   : unit.getPhase() == ir::Phase::BackwardWeight);
+    });
+  }
+
   func::FuncOp function;
+  bool apart;
   llvm::DenseMap<Operation *, size_t> places; ///< in the function
   std::vector<Made> values;
   llvm::DenseMap<Value, unsigned> numbers;
@@ -140,11 +152,11 @@ private:
 } // namespace
 
 LiveBytes liveBytes(func::FuncOp function, IsStashed isStashed) {
-  return MadeValues(function).live(isStashed);
+  return MadeValues(function, false).live(isStashed);
 }
 
 LiveBytes splitLiveBytes(func::FuncOp function, IsStashed isStashed) {
-  const MadeValues values(function);
+  const MadeValues values(function, true);
   LiveBytes live;
   for (ir::Phase half : {ir::Phase::BackwardInput, ir::Phase::BackwardWeight}) {
     const ir::Phase other =

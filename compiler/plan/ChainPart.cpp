@@ -33,7 +33,8 @@ void ChainPart::collect(std::span<const PlanValue> values, ByUnit &made, ByUnit 
 void ChainPart::startAt(int end) {
   first = last = end;
   compute = forward = accumulation = update = 0;
-  gradientBytes = stashedBytes = gatheredBytes = 0;
+  gradientBytes = gatheredBytes = 0;
+  sent = {};
   in = out = {};
   memory = {};
   comesIn.assign(graph.values.size(), false);
@@ -96,7 +97,7 @@ void ChainPart::growValues(int unit) {
     comesIn[index] = false;
     if (std::ranges::any_of(value.consumers, [&](int reader) { return reader >= last; })) {
       out.add(&Crossing::valueBytes, value);
-      stashedBytes += value.isStashed ? value.bytes : 0;
+      sent.addSent(value, last);
     }
   }
   for (size_t index : read[unit]) {

@@ -49,13 +49,15 @@ public:
   int start() const { return first; }
   int end() const { return last; }
   StageMemory bytes() const {
-    return memory.with(
-        {in.valueBytes + out.valueBytes, in.gradientBytes + out.gradientBytes, stashedBytes});
+    CrossingBytes crossing = sent;
+    crossing.values = in.valueBytes + out.valueBytes;
+    crossing.gradients = in.gradientBytes + out.gradientBytes;
+    return memory.with(crossing);
   }
   /// Whatever the schedule; no part that holds this one has less.
   int64_t leastBytes() const {
     const StageMemory own = memory.with({});
-    const StageDepth apart{.split = true, .sendsGradients = false};
+    const StageDepth apart{.split = true};
     return std::min(own.total({}, true), own.total(apart, true)) - gatheredBytes;
   }
 
@@ -79,7 +81,7 @@ private:
   std::vector<size_t> readers;      ///< by gradient: readers in the part
   std::vector<int64_t> tiedUnits;   ///< by tied weight: its units in the part
   std::vector<bool> holds;          ///< by shared read
-  int64_t stashedBytes = 0;         ///< of what it sends
+  CrossingBytes sent;               ///< what it keeps of what it sends
   int64_t gatheredBytes = 0; ///< of sums together: a larger part may gather fewer of others
   int first = 0, last = 0;
   MemorySum memory;

@@ -53,9 +53,11 @@ struct PlanUnit {
   /// The same where input and weight gradients run apart, without what `halfwayBytes` counts.
   int64_t splitTemporaryBytes = 0;
   int64_t evaluationTemporaryBytes = 0; ///< the same of the evaluation
-  /// Bytes of its or earlier units' `stashBytes` that no weight gradient reads, and no input
-  /// gradient once its own have run.
+  /// Of `stashBytes`, what no weight gradient reads.
   int64_t inputStashBytes = 0;
+  /// Bytes of its and earlier units' `inputStashBytes` that nothing reads once its input gradients
+  /// have run.
+  int64_t freedStashBytes = 0;
 
   /// Held once, whatever the schedule.
   int64_t fixedBytes() const { return constantBytes + gradientBytes + optimizerBytes; }
@@ -68,6 +70,8 @@ struct PlanValue {
   std::vector<int> consumers;
   int64_t bytes = 0;
   bool isStashed = false; ///< its producer's `stashBytes` count it
+  /// Where its producer's `inputStashBytes` do, too: the unit whose `freedStashBytes` count it.
+  int freedAt = -1;
 };
 
 /// A weight that several units read. Each stage with one of them holds it, its optimizer state and

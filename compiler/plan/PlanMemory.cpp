@@ -34,15 +34,18 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
   std::vector<StageMemory> shared = sharedMemory(graph, stageOfUnit);
   for (size_t stage = 0; stage < stages; ++stage)
     sums[stage].add(shared[stage]);
+  std::set<std::pair<int, std::string>> boxes;
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
-      (edge.producer == Phase::forward ? crossing[stage].values : crossing[stage].gradients) +=
-          edge.bytes;
+      if (boxes.emplace(stage, edge.tensor).second)
+        (edge.producer == Phase::forward ? crossing[stage].values : crossing[stage].gradients) +=
+            edge.bytes;
   for (const PlanValue &value : graph.values) {
     const int own = stageOfUnit[value.producer];
-    if (value.isStashed &&
-        std::ranges::any_of(value.consumers, [&](int unit) { return stageOfUnit[unit] != own; }))
-      crossing[own].stashed += value.bytes;
+    if (std::ranges::any_of(value.consumers, [&](int unit) { return stageOfUnit[unit] != own; })) {
+      const bool frees = value.freedAt >= 0 && stageOfUnit[value.freedAt] == own;
+      crossing[own].addSent(value, frees ? value.freedAt + 1 : 0);
+    }
   }
   CutMemory cut{{}, findTiedStages(graph, stageOfUnit)};
   for (size_t stage = 0; stage < stages; ++stage)

@@ -47,7 +47,8 @@ constexpr BytesField bytesFields[] = {
     {"temporary_bytes", &PlanUnit::temporaryBytes},
     {"split_temporary_bytes", &PlanUnit::splitTemporaryBytes},
     {"evaluation_temporary_bytes", &PlanUnit::evaluationTemporaryBytes},
-    {"input_stash_bytes", &PlanUnit::inputStashBytes}};
+    {"input_stash_bytes", &PlanUnit::inputStashBytes},
+    {"freed_stash_bytes", &PlanUnit::freedStashBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
@@ -97,6 +98,7 @@ void addValues(const Fields &top, PlanGraph &graph) {
   for (const Fields &fields : top.list("values")) {
     PlanValue &value = graph.values.emplace_back(toValue(fields, units));
     value.isStashed = fields.boolean("stashed", false);
+    value.freedAt = static_cast<int>(fields.integer("freed_at", value.producer, units - 1, -1));
     if (names && fields.json().contains("gradient"))
       fields.refuse("gradient", "stands beside a list of all gradients; expected one of the two");
     if (fields.boolean("gradient", !names))
@@ -115,6 +117,8 @@ ordered_json toJson(std::span<const PlanValue> values) {
                     {"bytes", value.bytes}});
     if (value.isStashed)
       list.back()["stashed"] = true;
+    if (value.freedAt >= 0)
+      list.back()["freed_at"] = value.freedAt;
   }
   return list;
 }
@@ -267,24 +271,33 @@ void setTemporaries(PlanGraph &graph) {
   }
 }
 
-/// What several counts share is in all of them.
+/// What several counts share is in all of them: else sums of stages would be negative.
 static void checkStash(const PlanGraph &graph, const std::string &source) {
-  int64_t all = 0, ofInputs = 0;
-  std::vector<int64_t> left;
+  auto refuse = [&](const std::string &what) { throw Error(source + ": " + what); };
+  std::vector<int64_t> left, leftForInputs, leftFreed;
+  int64_t notFreed = 0;
   for (const PlanUnit &unit : graph.units) {
-    left.push_back(unit.stashBytes);
-    all += unit.stashBytes;
-    ofInputs += unit.inputStashBytes;
+    if (unit.inputStashBytes > unit.stashBytes)
+      refuse("unit '" + unit.name + "' has more input_stash_bytes than stash_bytes");
+    if ((notFreed += unit.inputStashBytes - unit.freedStashBytes) < 0)
+      refuse("unit '" + unit.name +
+             "': expected at most so many freed_stash_bytes as it and the units before have " +
+             "input_stash_bytes, found " + std::to_string(-notFreed) + " more");
+    left.push_back(unit.stashBytes - unit.inputStashBytes);
+    leftForInputs.push_back(unit.inputStashBytes);
+    leftFreed.push_back(unit.freedStashBytes);
   }
-  if (ofInputs > all)
-    throw Error(source + ": units have " + std::to_string(ofInputs) +
-                " input_stash_bytes, expected a part of their " + std::to_string(all) +
-                " stash_bytes");
-  for (const PlanValue &value : graph.values)
-    if (value.isStashed && (left[value.producer] -= value.bytes) < 0)
-      throw Error(source + ": value '" + value.name +
-                  "' is stashed, but the stash_bytes of unit '" + graph.units[value.producer].name +
-                  "' are too few for it");
+  for (const PlanValue &value : graph.values) {
+    if (value.freedAt >= 0 && !value.isStashed)
+      refuse("value '" + value.name + "' is freed, expected that it is stashed, too");
+    int64_t &stash = (value.freedAt >= 0 ? leftForInputs : left)[value.producer];
+    if (value.isStashed && (stash -= value.bytes) < 0)
+      refuse("value '" + value.name + "' is stashed, but the stash of unit '" +
+             graph.units[value.producer].name + "' is too small for it");
+    if (value.freedAt >= 0 && (leftFreed[value.freedAt] -= value.bytes) < 0)
+      refuse("value '" + value.name + "' is freed at unit '" + graph.units[value.freedAt].name +
+             "', whose freed_stash_bytes are too few for it");
+  }
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {

@@ -20,8 +20,9 @@ namespace pdc {
 ///                 "constant_bytes": 0, "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0,
 ///                 "halfway_bytes": 0, "workspace_bytes": 0, "temporary_bytes": 0,
 ///                 "split_temporary_bytes": 0, "evaluation_temporary_bytes": 0,
-///                 "input_stash_bytes": 0}],
-///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "stashed": true}],
+///                 "input_stash_bytes": 0, "freed_stash_bytes": 0}],
+///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "stashed": true,
+///                  "freed_at": 1}],
 ///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
 ///      0, "sums_together": true}],

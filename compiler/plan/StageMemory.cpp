@@ -10,20 +10,23 @@ int64_t spreadBytes(int64_t arena) {
   return std::min(arena / 64, 100 * page) / page * page;
 }
 
-/// Of what the half that sends gradients recomputes, the other half finds what it reads.
+/// Otherwise the backward pass is one task.
 static bool leavesHalfway(const StageDepth &depth) { return depth.split && depth.sendsGradients; }
 
+/// What the half that sends gradients recomputes lies where the other half finds it, if it reads
+/// it.
 int64_t StageMemory::scratch(const StageDepth &depth, bool recompute) const {
-  int64_t ofTask = depth.split ? splitTemporaries : temporaries;
-  if (recompute)
-    ofTask += leavesHalfway(depth) ? inputStash : stash;
+  const bool leaves = leavesHalfway(depth);
+  const int64_t again = leaves ? inputStash : stash;
+  const int64_t ofTask = (leaves ? splitTemporaries : temporaries) + (recompute ? again : 0);
   return workspace + std::max(ofTask, evaluationTemporaries);
 }
 
 int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
-  int64_t kept = stash + (depth.split ? growth : 0);
+  const bool leaves = leavesHalfway(depth);
+  int64_t kept = stash + (leaves ? growth : 0);
   if (recompute)
-    kept = leavesHalfway(depth) ? stash - inputStash + halfway : 0;
+    kept = leaves ? stash - inputStash + halfway : 0;
   const int64_t bytes = weights * depth.versions + fixed + scratch(depth, recompute) +
                         (slot + kept) * depth.slots + (depth.inputsBeside ? inputs : 0);
   return bytes + (depth.spreads ? spreadBytes(bytes) : 0);
@@ -105,15 +108,24 @@ void MemorySum::add(const PlanUnit &unit, bool sends) {
   sum.slot += unit.inputBytes;
   sum.inputs += unit.inputBytes;
   sum.stash += unit.stashBytes;
+  // The backward pass of another unit runs with the weight gradients, which free nothing in time.
   if (sends) {
     sum.halfway += unit.halfwayBytes;
+    freed += unit.freedStashBytes;
+    sum.growth = std::max(sum.growth, sum.halfway - freed);
     sum.inputStash += unit.inputStashBytes;
-    sum.growth = std::max(sum.growth, sum.halfway - sum.inputStash);
   }
   sum.temporaries = std::max(sum.temporaries, unit.temporaryBytes);
-  sum.splitTemporaries = std::max(sum.splitTemporaries, unit.splitTemporaryBytes);
+  sum.splitTemporaries =
+      std::max(sum.splitTemporaries, sends ? unit.splitTemporaryBytes : unit.temporaryBytes);
   sum.evaluationTemporaries = std::max(sum.evaluationTemporaries, unit.evaluationTemporaryBytes);
   sum.workspace = std::max(sum.workspace, unit.workspaceBytes);
+}
+
+void CrossingBytes::addSent(const PlanValue &value, int end) {
+  stashed += value.isStashed ? value.bytes : 0;
+  forInputs += value.freedAt >= 0 ? value.bytes : 0;
+  freed += value.freedAt >= 0 && value.freedAt < end ? value.bytes : 0;
 }
 
 StageMemory MemorySum::with(const CrossingBytes &crossing) const {
@@ -122,6 +134,8 @@ StageMemory MemorySum::with(const CrossingBytes &crossing) const {
   memory.fixed += evaluationCopies * evaluated;
   memory.slot = evaluated + crossing.gradients;
   memory.stash -= crossing.stashed;
+  memory.inputStash = std::max<int64_t>(0, memory.inputStash - crossing.forInputs);
+  memory.growth += crossing.freed;
   return memory;
 }
 

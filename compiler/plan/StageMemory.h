@@ -29,9 +29,9 @@ struct StageMemory {
   int64_t inputs = 0;  ///< of a slot, what is read of the data
   int64_t workspace = 0;
   int64_t temporaries = 0, evaluationTemporaries = 0; ///< of a task
-  /// Where input and weight gradients run apart: of a task; per microbatch what the former leave
-  /// for the latter, the activations that only the former read, and by how much all of them are
-  /// more than the activations alone, at most.
+  /// Where input gradients, which are sent, run apart from weight gradients: of a task; per
+  /// microbatch what the former leave for the latter; of the activations those that only the former
+  /// read; and by how much a microbatch has more, at most, than before its backward pass.
   int64_t splitTemporaries = 0, halfway = 0, inputStash = 0, growth = 0;
 
   int64_t total(const StageDepth &depth, bool recompute) const;
@@ -71,6 +71,10 @@ std::vector<StageMemory> sharedMemory(const PlanGraph &graph, const std::vector<
 struct CrossingBytes {
   int64_t values = 0, gradients = 0;
   int64_t stashed = 0; ///< of the values that it sends, those that it keeps
+  int64_t forInputs = 0, freed = 0; ///< of these: of its `inputStash`, and of what its units free
+
+  /// The producer's stage; it has the units before `end`.
+  void addSent(const PlanValue &value, int end);
 };
 
 /// Sums StageMemory over the units of a stage; what crosses is added by the caller.
@@ -88,6 +92,7 @@ public:
 
 private:
   StageMemory sum;
+  int64_t freed = 0;
 };
 
 } // namespace pdc

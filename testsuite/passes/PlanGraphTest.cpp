@@ -108,6 +108,7 @@ TEST_F(PlanGraphTest, KnowsWhatHalvesLeave) {
   EXPECT_EQ(fc1.halfwayBytes, hidden); // relu1/grad
   EXPECT_EQ(loss.stashBytes, scores);  // log-probabilities
   EXPECT_EQ(loss.inputStashBytes, scores);
+  EXPECT_EQ(loss.freedStashBytes, scores);
   EXPECT_EQ(loss.halfwayBytes, scores); // loss/grad
   // fc2/grad/input, over which relu1/grad lies, is kept with it.
   EXPECT_EQ(fc1.temporaryBytes, hidden);

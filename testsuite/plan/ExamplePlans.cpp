@@ -49,7 +49,13 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
       consumers.insert(i + 1 + draw(units - 2 - i));
     graph.values.push_back(
         {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50)});
-    graph.values.back().isStashed = graph.values.back().bytes <= graph.units[i].stashBytes;
+    PlanUnit &unit = graph.units[i];
+    PlanValue &value = graph.values.back();
+    const int freedAt = std::min(i + i % 3, units - 1);
+    graph.units[freedAt].freedStashBytes += unit.inputStashBytes;
+    if (value.bytes <= unit.inputStashBytes)
+      value.freedAt = freedAt;
+    value.isStashed = value.freedAt >= 0 || value.bytes <= unit.stashBytes - unit.inputStashBytes;
     if (draw(3) > 0)
       addGradientsOf(graph.values.back(), graph);
   }

@@ -249,14 +249,26 @@ TEST(ProfileFile, Refusals) {
   EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "b"}],
                      "tied": [{"units": [1, 0], "parameter_bytes": 1, "gradient_bytes": 1}]})"),
             "p: tied[0].units: expected two units or more, each later than the one before");
-  EXPECT_EQ(
-      read(
-          R"({"units": [{"name": "a", "stash_bytes": 1}, {"name": "b", "input_stash_bytes": 2}]})"),
-      "p: units have 2 input_stash_bytes, expected a part of their 1 stash_bytes");
-  EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": 5}, {"name": "b"}], "values": [
-                     {"name": "v", "producer": 0, "consumers": [1], "bytes": 4, "stashed": true},
-                     {"name": "w", "producer": 0, "consumers": [1], "bytes": 2, "stashed": true}]})"),
-            "p: value 'w' is stashed, but the stash_bytes of unit 'a' are too few for it");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": 1, "input_stash_bytes": 2}]})"),
+            "p: unit 'a' has more input_stash_bytes than stash_bytes");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": 9, "input_stash_bytes": 5},
+                     {"name": "b", "freed_stash_bytes": 8}]})"),
+            "p: unit 'b': expected at most so many freed_stash_bytes as it and the units before "
+            "have input_stash_bytes, found 3 more");
+  auto readValues = [&](const std::string &first, const std::string &second) {
+    const std::string values = R"({"producer": 0, "consumers": [1], )";
+    return read((R"({"units": [{"name": "a", "stash_bytes": 9, "input_stash_bytes": 4},
+                     {"name": "b", "freed_stash_bytes": 3}], "values": [{"name": "v", )" +
+                 values.substr(1) + first + R"(}, {"name": "w", )" + values.substr(1) + second +
+                 "}]}")
+                    .c_str());
+  };
+  EXPECT_EQ(readValues(R"("bytes": 4, "stashed": true)", R"("bytes": 2, "stashed": true)"),
+            "p: value 'w' is stashed, but the stash of unit 'a' is too small for it");
+  EXPECT_EQ(readValues(R"("bytes": 4, "freed_at": 1)", R"("bytes": 2)"),
+            "p: value 'v' is freed, expected that it is stashed, too");
+  EXPECT_EQ(readValues(R"("bytes": 4, "stashed": true, "freed_at": 1)", R"("bytes": 2)"),
+            "p: value 'v' is freed at unit 'b', whose freed_stash_bytes are too few for it");
 }
 
 } // namespace

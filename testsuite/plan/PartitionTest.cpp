@@ -57,6 +57,7 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
   auto inside = [&](int unit) { return unit >= first && unit < end; };
   StageCost cost;
   int64_t weights = 0, fixed = 0, slot = 0, stash = 0, workspace = 0;
+  int64_t inputStash = 0, halfway = 0, growth = 0;
   double update = 0, gradients = 0;
   for (int i = first; i < end; ++i) {
     const PlanUnit &unit = graph.units[i];
@@ -67,6 +68,8 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     fixed += unit.constantBytes + unit.gradientBytes + unit.optimizerBytes;
     slot += unit.inputBytes;
     stash += unit.stashBytes;
+    inputStash += unit.inputStashBytes;
+    halfway += unit.halfwayBytes;
     cost.again += unit.forwardSeconds;
     workspace = std::max(workspace, unit.workspaceBytes);
   }
@@ -106,7 +109,10 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
   for (const PlanValue &value : graph.values)
     if (inside(value.producer) && reads(value, isLater)) {
       cross(value, stage);
-      stash -= value.isStashed ? value.bytes : 0; // it is kept where it is sent from
+      // It is kept where it is sent from, for as long as the microbatch.
+      stash -= value.isStashed ? value.bytes : 0;
+      inputStash -= value.freedAt >= 0 ? value.bytes : 0;
+      growth += value.freedAt >= 0 && value.freedAt < end ? value.bytes : 0;
     } else if (isEarlier(value.producer) && reads(value, inside))
       cross(value, stage - 1);
   fixed += 2 * slot; // copies for evaluation, which has no gradients
@@ -120,11 +126,22 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     temporaries = std::max(temporaries, temporariesAt(graph, i));
     evaluation = std::max(evaluation, graph.units[i].evaluationTemporaryBytes);
   }
+  // Input gradients that are sent run before all weight gradients, from the last unit to the first.
+  const bool isApart = request.split && stage > 0;
+  int64_t now = 0, highest = 0;
+  for (int i = end; i-- > first;) {
+    now += graph.units[i].halfwayBytes - graph.units[i].freedStashBytes;
+    highest = std::max(highest, now);
+  }
+  const int64_t kept = stash + (isApart ? highest + growth : 0);
+  const int64_t left = isApart ? stash - inputStash + halfway : 0;
+  const int64_t again = isApart ? inputStash : stash;
   const int64_t most = std::max(temporaries, evaluation);
   cost.bytes = weights * request.versions(stage) + fixed + most + workspace +
-               (slot + stash) * request.slots(stage);
+               (slot + kept) * request.slots(stage);
   // Of one microbatch it is made again, in a task.
-  cost.less = stash * request.slots(stage) + most - std::max(temporaries + stash, evaluation);
+  cost.less =
+      (kept - left) * request.slots(stage) + most - std::max(temporaries + again, evaluation);
   const std::vector<int> &ranks = request.ranksOfStage[stage];
   double replicas = static_cast<double>(ranks.size());
   if (ranks.size() > 1) {
@@ -213,6 +230,7 @@ TEST(Partition, EqualsBruteForce) {
       shareReads(graph, round);
     addPassingGradients(graph, random);
     tied += !graph.tied.empty();
+    request.split = round % 3 == 0;
     double best = bruteForce(graph, request, 0, 0);
     if (best == INFINITY) {
       EXPECT_FALSE(findChain(graph, request));

@@ -362,7 +362,7 @@ TEST(Plan, RecomputesWhatDoesNotFit) {
 TEST(Plan, RecomputedHalvesKeepWhatBothRead) {
   PlanGraph graph = chainGraph({1, 1, 1, 1});
   for (PlanUnit &unit : graph.units)
-    unit.inputStashBytes = 4;
+    unit.inputStashBytes = unit.freedStashBytes = 4;
   PlanRequest request = requestFor(2, "zb-h1", 4);
   Plan kept = makePlan(graph, request);
   request.recompute.kind = RecomputeChoice::all;

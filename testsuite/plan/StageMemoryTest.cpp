@@ -17,6 +17,9 @@ std::vector<Step> drawSteps(std::mt19937 &random) {
   std::vector<Step> steps;
   for (const PlanUnit &unit : randomGraph(2 + static_cast<int>(random() % 8), random).units)
     steps.push_back({unit, random() % 4 > 0});
+  if (random() % 2)
+    for (Step &step : steps)
+      step.unit.halfwayBytes /= 4;
   return steps;
 }
 
@@ -34,7 +37,7 @@ int64_t bytesBehind(const std::vector<Step> &steps, size_t passed) {
     const auto &[unit, sends] = steps[i];
     bytes += unit.stashBytes;
     if (sends && i + passed >= steps.size())
-      bytes += unit.halfwayBytes - unit.inputStashBytes;
+      bytes += unit.halfwayBytes - unit.freedStashBytes;
   }
   return bytes;
 }
@@ -82,26 +85,55 @@ TEST(StageMemory, KeepsOfWhatIsRecomputedWhatWeightGradientsRead) {
   for (int i = 0; i < 100; ++i) {
     const std::vector<Step> steps = drawSteps(random);
     const StageMemory memory = sumOf(steps);
+    int64_t left = 0;
+    for (const auto &[unit, sends] : steps)
+      left += unit.stashBytes + (sends ? unit.halfwayBytes - unit.inputStashBytes : 0);
     const Bytes split = bytesOf(memory, {.split = true}, true);
-    EXPECT_EQ(split.perSlot, bytesBehind(steps, steps.size()));
-    // All of a last stage's backward pass is one task.
-    const Bytes last = bytesOf(memory, {.split = true, .sendsGradients = false}, true);
-    EXPECT_EQ(last.perSlot, 0);
-    EXPECT_EQ(last.shared - split.shared, memory.stash - memory.inputStash);
+    EXPECT_EQ(split.perSlot, left);
+    // All of the backward pass of a stage that sends nothing is one task.
+    const Bytes first = bytesOf(memory, {.split = true, .sendsGradients = false}, true);
+    EXPECT_EQ(first.perSlot, 0);
+    EXPECT_EQ(first.shared - split.shared, memory.stash - memory.inputStash);
   }
 }
 
-/// Tasks of halves have less beside the slots than whole ones.
+/// Tasks of halves have less beside the slots than whole ones, where there are any.
 TEST(StageMemory, CountsWhatLivesInTheTasksThatThereAre) {
   std::mt19937 random(4);
   std::vector<Step> steps = drawSteps(random);
-  steps.front().unit.temporaryBytes = 5000;
-  for (Step &step : steps)
+  for (Step &step : steps) {
     step.unit.splitTemporaryBytes = 10;
+    step.sends = true;
+  }
+  steps.front().unit.temporaryBytes = 5000;
   steps.back().unit.splitTemporaryBytes = 700;
-  const StageMemory memory = sumOf(steps);
-  EXPECT_EQ(bytesOf(memory, {}, false).shared - bytesOf(memory, {.split = true}, false).shared,
-            5000 - 700);
+  auto scratch = [&](const StageDepth &depth) { return sumOf(steps).scratch(depth, false); };
+  EXPECT_EQ(scratch({}) - scratch({.split = true}), 5000 - 700);
+  EXPECT_EQ(scratch({}), scratch({.split = true, .sendsGradients = false}));
+  steps.front().sends = false;
+  EXPECT_EQ(scratch({}), scratch({.split = true}));
+}
+
+/// What is sent lies in its outbox until the microbatch has ended.
+TEST(StageMemory, KeepsWhatIsSentOnce) {
+  const PlanUnit unit{.stashBytes = 100, .inputStashBytes = 70, .freedStashBytes = 70};
+  MemorySum sum;
+  sum.add(unit);
+  const StageDepth split{.split = true};
+  auto perSlot = [&](const CrossingBytes &crossing, bool recompute) {
+    StageDepth two = split;
+    two.slots = 2;
+    const StageMemory memory = sum.with(crossing);
+    return memory.total(two, recompute) - memory.total(split, recompute);
+  };
+  CrossingBytes crossing{.values = 70};
+  crossing.addSent({"v", 0, {1}, 70, true, 0}, 1);
+  EXPECT_EQ(perSlot(crossing, false), 100 + 70); // the input gradients free nothing
+  EXPECT_EQ(perSlot(crossing, true), 30 + 70);
+  crossing = {.values = 20};
+  crossing.addSent({"w", 0, {1}, 20, true, -1}, 1);
+  EXPECT_EQ(perSlot(crossing, false), 100);
+  EXPECT_EQ(perSlot(crossing, true), 30);
 }
 
 } // namespace
