@@ -35,7 +35,7 @@ public:
       orderSums(stage);
     program.walk([&](AccumulateOp accumulate) { fuse(accumulate); });
     // 2. What the kernels could do in place becomes what they do.
-    llvm::DenseMap<Operation *, SmallVector<int64_t>> offers = takeOffers();
+    llvm::DenseMap<Operation *, SmallVector<InPlace>> offers = takeOffers();
     Buffers buffers(program);
     if (!program->getParentOp()->hasAttr(kMeasuresUnitsAttribute))
       program.walk([&](UnitOp unit) { placeParts(unit, buffers); });
@@ -117,18 +117,12 @@ private:
       accumulate.setFused(true);
   }
 
-  llvm::DenseMap<Operation *, SmallVector<int64_t>> takeOffers() {
-    llvm::DenseMap<Operation *, SmallVector<int64_t>> offers;
+  llvm::DenseMap<Operation *, SmallVector<InPlace>> takeOffers() {
+    llvm::DenseMap<Operation *, SmallVector<InPlace>> offers;
     program.walk([&](UnitOp unit) {
       if (!unit.getKernel())
         return;
-      if (auto pairs = unit.getInPlace())
-        offers[unit].assign(pairs->begin(), pairs->end());
-      if (unit.getKernel()->getName() == "Elementwise")
-        for (auto [r, result] : llvm::enumerate(unit.getResults()))
-          for (auto [o, operand] : llvm::enumerate(unit.getOperands()))
-            if (operand.getType() == result.getType())
-              offers[unit].append({static_cast<int64_t>(o), static_cast<int64_t>(r)});
+      offers[unit] = offeredInPlace(unit);
       unit.removeInPlaceAttr();
     });
     return offers;
@@ -179,16 +173,16 @@ private:
     return !keeps || whole.bytes() <= kept + kept / 8;
   }
 
-  void choosePairs(UnitOp unit, ArrayRef<int64_t> offers, Buffers &buffers) {
+  void choosePairs(UnitOp unit, ArrayRef<InPlace> offers, Buffers &buffers) {
     SmallVector<int64_t> chosen;
-    llvm::SmallDenseSet<int64_t> done;
-    for (; !offers.empty(); offers = offers.drop_front(2)) {
-      Value operand = unit.getOperand(offers[0]), result = unit.getResult(offers[1]);
-      if (done.contains(offers[1]) || !mayShare(unit, operand, result, buffers))
+    llvm::SmallDenseSet<unsigned> done;
+    for (const InPlace &offer : offers) {
+      Value operand = unit.getOperand(offer.operand), result = unit.getResult(offer.result);
+      if (done.contains(offer.result) || !mayShare(unit, operand, result, buffers))
         continue;
       buffers.join(operand, result);
-      chosen.append({offers[0], offers[1]});
-      done.insert(offers[1]);
+      chosen.append({offer.operand, offer.result});
+      done.insert(offer.result);
     }
     for (auto [number, result] : llvm::enumerate(unit.getResults()))
       checkForced(unit, result, done.contains(number), buffers);

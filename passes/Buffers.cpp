@@ -11,6 +11,19 @@ using namespace pdc::ir;
 
 namespace pdc {
 
+llvm::SmallVector<InPlace> offeredInPlace(UnitOp unit) {
+  llvm::SmallVector<InPlace> offers;
+  for (ArrayRef<int64_t> pairs = unit.getInPlace().value_or(ArrayRef<int64_t>()); !pairs.empty();
+       pairs = pairs.drop_front(2))
+    offers.push_back({static_cast<unsigned>(pairs[0]), static_cast<unsigned>(pairs[1])});
+  if (unit.getKernel() && unit.getKernel()->getName() == "Elementwise")
+    for (unsigned result = 0; result < unit.getNumResults(); ++result)
+      for (unsigned operand = 0; operand < unit.getNumOperands(); ++operand)
+        if (unit.getOperand(operand).getType() == unit.getResult(result).getType())
+          offers.push_back({operand, result});
+  return offers;
+}
+
 bool isPersistent(MemoryOp memory) {
   switch (memory.getRole()) {
   case Role::Activation:

@@ -10,6 +10,15 @@ namespace pdc {
 /// Whether a memory keeps its content from one microbatch to the next: weights, gradients, metrics.
 bool isPersistent(ir::MemoryOp memory);
 
+/// A result that may lie where an operand lies.
+struct InPlace {
+  unsigned operand, result;
+};
+
+/// What a unit's kernel can do in place, before it is decided: `in_place` of level 1, and of a loop
+/// each operand of a result's type.
+llvm::SmallVector<InPlace> offeredInPlace(ir::UnitOp unit);
+
 /// Bytes that several values and memories share; parts of a value have some of its bytes.
 struct Buffer {
   std::vector<mlir::Value> values;

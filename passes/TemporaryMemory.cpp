@@ -1,5 +1,6 @@
 #include "passes/TemporaryMemory.h"
 
+#include "passes/Buffers.h"
 #include "passes/Values.h"
 
 #include "llvm/ADT/IntEqClasses.h"
@@ -99,36 +100,23 @@ private:
   /// A result may lie where an operand lay that nothing reads behind its unit.
   void shareInPlace(UnitOp unit) {
     llvm::SmallDenseSet<Value> taken;
-    for (Value result : unit.getResults()) {
-      if (isPersistent(result))
+    llvm::SmallDenseSet<unsigned> done;
+    for (const InPlace &offer : offeredInPlace(unit)) {
+      const Value over = behindViews(unit.getOperand(offer.operand));
+      const Value result = unit.getResult(offer.result);
+      if (done.contains(offer.result) || taken.contains(over) || !mayLieOver(unit, over, result))
         continue;
-      for (unsigned operand = 0; operand < unit.getNumOperands(); ++operand) {
-        const Value over = behindViews(unit.getOperand(operand));
-        if (!isOffered(unit, operand, result) || !mayLieOver(unit, over, result) ||
-            !taken.insert(over).second)
-          continue;
-        buffers.join(numbers.lookup(over), numbers.lookup(result));
-        break;
-      }
+      buffers.join(numbers.lookup(over), numbers.lookup(result));
+      taken.insert(over);
+      done.insert(offer.result);
     }
-  }
-
-  static bool isOffered(UnitOp unit, unsigned operand, Value result) {
-    if (unit.getKernel()->getName() == "Elementwise")
-      return unit.getOperand(operand).getType() == result.getType();
-    const unsigned number = cast<OpResult>(result).getResultNumber();
-    for (ArrayRef<int64_t> pairs = unit.getInPlace().value_or(ArrayRef<int64_t>()); !pairs.empty();
-         pairs = pairs.drop_front(2))
-      if (pairs[0] == operand && pairs[1] == number)
-        return true;
-    return false;
   }
 
   bool mayLieOver(UnitOp unit, Value over, Value result) const {
     auto found = numbers.find(over);
     const bool isReadLater =
         apart && unit.getPhase() == ir::Phase::BackwardInput && isReadByWeights(over);
-    return found != numbers.end() && !isPersistent(over) && !isReadLater &&
+    return found != numbers.end() && !isPersistent(over) && !isPersistent(result) && !isReadLater &&
            values[found->second].end == places.lookup(unit) &&
            bytesOf(over.getType()) == bytesOf(result.getType());
   }

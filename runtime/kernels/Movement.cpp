@@ -297,30 +297,29 @@ static void sumFew(const ReduceSumFields &f, int threads, const float *x, float 
   }
 }
 
-/// Sums that lie side by side, a strip of them at once: each line of memory is read once. They have
-/// the bits of `sumOf`, which adds up in the same order.
+/// Sums that lie side by side, a strip of them at once: each line of memory is read once. Narrower
+/// strips give each thread one.
 static void sumColumns(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
-  constexpr int64_t strip = 64;
+  constexpr int64_t line = 16, most = 64;
   Dimensions kept = f.keptShape, outer = f.sumShape;
-  const int64_t width = takeInner(kept), strips = (width + strip - 1) / strip,
-                count = product(kept) * strips;
-  const int64_t inner = takeInner(outer), step = f.sumStrides.back(), rows = product(outer);
+  const int64_t width = takeInner(kept), blocks = product(kept), inner = takeInner(outer),
+                step = f.sumStrides.back(), rows = product(outer);
+  const int64_t lines = (blocks * width / threads + line - 1) / line,
+                strip = std::clamp(lines * line, line, most), strips = (width + strip - 1) / strip;
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (product(kept) * width * rows * inner >= kParallelWalk)
-  for (int64_t part = 0; part < count; ++part) {
-    const int64_t first = part % strips * strip, columns = std::min(strip, width - first);
-    const float *from = x + offsetAt(part / strips, kept, f.keptStrides) + first;
-    std::array<double, strip> sums{};
+    num_threads(threads) if (blocks * width * rows * inner >= kParallelWalk)
+  for (int64_t part = 0; part < blocks * strips; ++part) {
+    const int64_t block = part / strips, first = part % strips * strip,
+                  columns = std::min(strip, width - first);
+    const float *from = x + offsetAt(block, kept, f.keptStrides) + first;
+    std::array<double, most> sums{};
     for (int64_t row = 0; row < rows; ++row) {
-      std::array<double, strip> ofRow{};
       const float *begin = from + offsetAt(row, outer, f.sumStrides);
       for (int64_t i = 0; i < inner; ++i)
         for (int64_t column = 0; column < columns; ++column)
-          ofRow[static_cast<size_t>(column)] += begin[i * step + column];
-      for (size_t column = 0; column < strip; ++column)
-        sums[column] += ofRow[column];
+          sums[static_cast<size_t>(column)] += begin[i * step + column];
     }
-    float *to = y + part / strips * width + first;
+    float *to = y + block * width + first;
     for (int64_t column = 0; column < columns; ++column) {
       const auto value = static_cast<float>(sums[static_cast<size_t>(column)] * f.scale);
       to[column] = add ? to[column] + value : value;

@@ -20,12 +20,15 @@ TEST(Kernels, Reduction) {
     unit.node("ReduceSum", {x, unit.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
     unit.check();
   }
-  // Columns: fewer and more than are summed at once, behind what is kept and in two dimensions.
+  // Columns behind what is kept and in two dimensions, fewer and more than are summed at once; and
+  // packed ones, which have a kernel of their own.
   for (const auto &[shape, axes] :
        {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{33, 50}, {0}},
         {{3, 40, 130}, {1}},
-        {{40, 2, 65}, {0}},
-        {{5, 3, 7, 64}, {0, 2}}}) {
+        {{3, 40, 5}, {1}},
+        {{5, 3, 7, 64}, {0, 2}},
+        {{5, 2, 1, 3}, {0, 2}},
+        {{2, 9, 4, 65}, {1}}}) {
     UnitCase columns;
     UnitValue x = columns.operand(shape);
     columns.node("ReduceSum", {x, columns.constant(Tensor::vector(axes))},
