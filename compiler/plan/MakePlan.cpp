@@ -33,7 +33,7 @@ void checkRequest(const PlanGraph &graph, const PlanRequest &request) {
   int stages = plannedStages(request);
   for (int stage : request.recompute.stages)
     if (stage < 0 || stage >= stages)
-      throw Error("recompute: there is no stage " + std::to_string(stage) + "; stages are 0 to " +
+      throw Error("--recompute: there is no stage " + std::to_string(stage) + "; stages are 0 to " +
                   std::to_string(stages - 1));
 }
 

@@ -112,7 +112,7 @@ int Planner::countStages() const {
   if (static_cast<int>(graph.units.size()) < stages)
     throw Error("the model has " + std::to_string(graph.units.size()) +
                 " units, which cannot fill " + std::to_string(stages) +
-                " stages; use fewer workers");
+                " stages; use fewer workers" + (request.chunks > 2 ? " or --chunks" : ""));
   return stages;
 }
 

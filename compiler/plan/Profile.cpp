@@ -163,6 +163,8 @@ std::string printProfile(const Profile &profile) {
                        {"threads", profile.threads},
                        {"microbatch_size", profile.microbatchSize},
                        {"units", ordered_json::array()}};
+  if (!profile.optimizer.empty())
+    json["optimizer"] = profile.optimizer;
   for (const PlanUnit &unit : profile.graph.units)
     json["units"].push_back(toJson(unit));
   json["values"] = toJson(profile.graph.values);
@@ -184,6 +186,7 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   Profile profile;
   profile.model = top.string("model", "");
+  profile.optimizer = top.string("optimizer", "");
   profile.device = toDevice(top, "cpu");
   if (top.has("precision"))
     profile.precision = toPrecision(top, "precision", profile.device);

@@ -12,6 +12,7 @@ namespace pdc {
 /// alone.
 ///
 ///     {"model": "...", "device": "cpu", "precision": "fp32", "threads": 1, "microbatch_size": 32,
+///      "optimizer": "adam",
 ///      "units": [{"name": "...", "nodes": ["..."], "forward_seconds": 0, "backward_input_seconds":
 ///      0,
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
@@ -47,6 +48,7 @@ struct Profile {
   int threads = 1;
   int64_t microbatchSize = 0;
   PlanGraph graph;
+  std::string optimizer = {}; ///< whose updates were measured; empty: not known
 };
 
 /// No file of a profile or a plan has a slowdown above.

@@ -131,8 +131,9 @@ def test_profile_of_another_microbatch_size(models, tmp_path):
     path = tmp_path / "profile.json"
     profile, _ = measure(models("mlp"), path, "--minibatch", 16, "--steps", 2)
     result = pipeline.run(pipeline.BIN / "pdc", models("mlp"), "--gpus", 2, "--device", "cpu", "--minibatch", 64,
-                          "--microbatches", 2, "--stages", "1-1", "--profile", path, "-o", tmp_path / "project")
+                          "--microbatches", 2, "--stages", "1-1", "--optimizer", "adam", "--profile", path, "-o", tmp_path / "project")
     assert "measured with microbatches of 16 samples; its seconds are scaled to 32" in result.stderr
+    assert "measured with sgd, and its seconds of updates stand for those of adam" in result.stderr
     plan = json.loads((tmp_path / "project" / "plan.json").read_text())
     for field, times in (("forward_seconds", 2), ("update_seconds", 1)):
         measured = sum(unit[field] for unit in profile["units"])

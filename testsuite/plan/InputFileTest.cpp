@@ -171,7 +171,7 @@ TEST(ProfileFile, PipeDreamRefusals) {
 }
 
 TEST(ProfileFile, RoundTripAndApply) {
-  Profile profile{"m.onnx", "cpu", Precision::fp32, 2, 32, chainGraph({1, 2})};
+  Profile profile{"m.onnx", "cpu", Precision::fp32, 2, 32, chainGraph({1, 2}), "adam"};
   profile.graph.tied = {{{0, 1}, 300, 200, 100, true}};
   profile.graph.sharedReads = {{{0, 1}, 50, 60}};
   profile.graph.units[1].slowdown = 1.25;

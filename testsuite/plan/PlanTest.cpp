@@ -307,7 +307,7 @@ TEST(Plan, Refusals) {
       "--recompute auto (it would then need 8265 bytes), more workers or a smaller microbatch, or "
       "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};
-  EXPECT_EQ(refusalOf(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
+  EXPECT_EQ(refusalOf(graph, request), "--recompute: there is no stage 2; stages are 0 to 1");
   request.recompute = {};
   request.assignment = {{"n0", 0}, {"n1", 1}};
   EXPECT_THAT(refusalOf(graph, request), HasSubstr("a device has 1000"));

@@ -21,7 +21,7 @@ public:
   int64_t minibatch() const { return batch.minibatch(); }
   int64_t microbatchSize() const { return batch.microbatchSize; }
   const Plan &planned() const { return *plan; }
-  const std::string &model() const { return lowering.model.name; }
+  const Model &model() const { return lowering.model; }
 
   /// What it has written elsewhere.
   UnitTimes read(const std::filesystem::path &times) const {

@@ -13,6 +13,7 @@
 #include "tools/pdc-profile/MeasuringProgram.h"
 #include "tools/pdc-profile/ProfileTable.h"
 #include "tools/pdc/Lowering.h"
+#include "tools/pdc/Report.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -196,12 +197,13 @@ std::unique_ptr<MeasuringProgram> makeVersioned(Options options, const fs::path 
 Profile profileOf(const Request &request, const MeasuringProgram &program, const UnitTimes &times) {
   mlir::OwningOpRef<ModuleOp> measured(program.units().clone());
   applyTimes(*measured, times);
-  Profile profile{program.model(),
+  Profile profile{program.model().name,
                   request.device,
                   request.compile.plan.precision,
                   request.compile.plan.threads,
                   program.microbatchSize(),
-                  makePlanGraph(*measured)};
+                  makePlanGraph(*measured),
+                  optimizerKind(program.model(), request.compile)};
   addAccumulation(profile.graph, program.units(), times);
   return profile;
 }

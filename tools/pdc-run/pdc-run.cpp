@@ -51,7 +51,10 @@ int numberOfRanks(const fs::path &folder) {
   try {
     plan = Json::parse(file);
   } catch (const Json::exception &error) {
-    throw Error(path.string(), ": is damaged: ", error.what(), "; run pdc again");
+    // Behind the library's own name of the error.
+    const std::string text = error.what();
+    throw Error(path.string(), ": is damaged: ", text.substr(text.find("] ") + 2),
+                "; run pdc again");
   }
   if (!plan.is_object() || !plan.contains("stages") || !plan["stages"].is_array())
     throw Error(path.string(), ": is no plan; give the folder that pdc wrote (MODEL.pdc)");

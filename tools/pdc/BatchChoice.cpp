@@ -16,6 +16,7 @@
 #include "passes/EstimatedSlowdowns.h"
 #include "passes/PlanGraph.h"
 #include "runtime/Cores.h"
+#include "tools/pdc/Report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -133,7 +134,14 @@ static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
 /// and for data parallelism where its microbatches have no such size.
 std::vector<Batch> BatchChoice::batches() const {
   std::vector<Batch> open = openBatches(subject.model, options, subject.sums);
-  int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
+  if (options.profile.empty())
+    return open;
+  const Profile profile = readProfile(options.profile);
+  const std::string optimizer = optimizerKind(subject.model, options);
+  if (!profile.optimizer.empty() && profile.optimizer != optimizer)
+    progress << "pdc: " << options.profile << ": was measured with " << profile.optimizer
+             << ", and its seconds of updates stand for those of " << optimizer << std::endl;
+  const int64_t size = profile.microbatchSize;
   if (size <= 0 || isClosedForm(options.plan.costModel))
     return open;
   std::vector<Batch> chosen = batchesNear(size, open, subject.model, options, subject.sums);

@@ -22,7 +22,8 @@ namespace {
 
 /// The options as they are typed.
 struct Typed {
-  std::string gpus, device = "cuda", stages, memory, costModel = "overlap", precision = "fp32";
+  std::optional<std::string> memory;
+  std::string gpus, device = "cuda", stages, costModel = "overlap", precision = "fp32";
   std::string recompute = "auto", stopAfter = "sources";
   std::vector<std::string> dimensions;
   std::optional<int64_t> chunks;
@@ -305,8 +306,8 @@ static void interpret(const Typed &typed, Options &options) {
     throw UsageError("--annotated '" + options.annotated + "': is written with the sources, which --stop-after " +
                      typed.stopAfter + " does not reach; leave one of them out");
   chooseWorkers(typed.gpus, options);
-  if (!typed.memory.empty())
-    options.plan.memoryBytes = parseBytes(typed.memory);
+  if (typed.memory)
+    options.plan.memoryBytes = parseBytes(*typed.memory);
   checkModelOptions(typed.dimensions, options);
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
   options.plan.device = typed.device;

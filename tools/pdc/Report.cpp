@@ -23,6 +23,11 @@ std::string optimizerOf(const Model &model, const Options &options) {
   return optimizer;
 }
 
+std::string optimizerKind(const Model &model, const Options &options) {
+  const std::string optimizer = optimizerOf(model, options);
+  return optimizer.substr(0, optimizer.find(','));
+}
+
 static void listSome(const std::vector<std::string> &names, std::ostream &out) {
   constexpr size_t most = 3;
   for (size_t i = 0; i < std::min(names.size(), most); ++i)

@@ -13,6 +13,9 @@ namespace pdc {
 /// that says where they stand.
 std::string optimizerOf(const Model &model, const Options &options);
 
+/// Its kind alone, as in adamw.
+std::string optimizerKind(const Model &model, const Options &options);
+
 /// Checks loss, parameters and optimizer of the command line against the model before any long
 /// work, and where `print` is set says what will be trained: the loss and the list of parameters.
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print);
