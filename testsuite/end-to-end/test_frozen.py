@@ -43,16 +43,8 @@ def draw(path, training):
     return net.double(), x, labels
 
 
-def train(net, x, labels):
-    """Losses, and the statistics of the active one as ONNX defines them: of a population."""
-    mean, variance = net.active.running_mean.clone(), net.active.running_var.clone()
-    losses, optimizer = [], torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
-
-    def keep(_, given):
-        mean.mul_(0.9).add_(0.1 * given[0].detach().mean((0, 2, 3)))
-        variance.mul_(0.9).add_(0.1 * given[0].detach().var((0, 2, 3), unbiased=False))
-
-    net.active.register_forward_pre_hook(keep)
+def run_steps(net, optimizer, x, labels):
+    losses = []
     for step in range(STEPS):
         part = slice(step * SIZE % SAMPLES, step * SIZE % SAMPLES + SIZE)
         optimizer.zero_grad()
@@ -60,6 +52,19 @@ def train(net, x, labels):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    return losses
+
+
+def train(net, x, labels):
+    """Losses, and the statistics of the active one as ONNX defines them: of a population."""
+    mean, variance = net.active.running_mean.clone(), net.active.running_var.clone()
+
+    def keep(_, given):
+        mean.mul_(0.9).add_(0.1 * given[0].detach().mean((0, 2, 3)))
+        variance.mul_(0.9).add_(0.1 * given[0].detach().var((0, 2, 3), unbiased=False))
+
+    net.active.register_forward_pre_hook(keep)
+    losses = run_steps(net, torch.optim.SGD(net.parameters(), 0.1, momentum=0.9), x, labels)
     expected = {name: tensor.detach() for name, tensor in net.state_dict().items() if not name.endswith("tracked")}
     return losses, expected | {"active.running_mean": mean, "active.running_var": variance}
 
@@ -145,15 +150,8 @@ def test_computed_statistics(opset, tmp_path):
     run = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
     net.first.bias.requires_grad_(False)
     net.double()
-    losses, optimizer = [], torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
-    for step in range(STEPS):
-        part = slice(step * SIZE % SAMPLES, step * SIZE % SAMPLES + SIZE)
-        optimizer.zero_grad()
-        loss = cross_entropy(net(x[part].double()), labels[part])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert run.losses == pytest.approx(losses, rel=2e-5)
+    optimizer = torch.optim.SGD([parameter for parameter in net.parameters() if parameter.requires_grad], 0.1)
+    assert run.losses == pytest.approx(run_steps(net, optimizer, x, labels), rel=2e-5)
     # Training has its own kernel for the batch's statistics.
     source = (project / "stage_1.cpp").read_text() + (project / "stage_0.cpp").read_text()
     assert "evaluate_own_ReduceMean" in source and not re.search("(?<!evaluate_)own_ReduceMean", source)
