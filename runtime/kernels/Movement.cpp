@@ -3,27 +3,16 @@
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
 #include "runtime/kernels/OutsideRows.h"
-#include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/ScatterMaximum.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
 #include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <numeric>
 
 namespace pdc::runtime {
-
-/// Takes the last dimension off: its size (1 where there is none).
-static int64_t takeInner(Dimensions &shape) {
-  if (shape.empty())
-    return 1;
-  int64_t inner = shape.back();
-  shape.pop_back();
-  return inner;
-}
 
 StridedCopy::StridedCopy(const Device &device, const StridedCopyFields &f)
     : fields(f), threads(device.threads) {}
@@ -244,106 +233,5 @@ template void GatherGradient::operator()(const Run &, const int32_t *, const flo
                                          bool) const;
 template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
 template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
-
-ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
-    : fields(f), threads(device.threads) {}
-
-/// A sum in f64, its elements in row-major order, neighbours in lanes.
-static double sumOf(const float *x, std::span<const int64_t> outer, int64_t inner,
-                    std::span<const int64_t> strides) {
-  const int64_t rows = product(outer), step = strides.empty() ? 0 : strides.back();
-  double sum = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float *from = x + offsetAt(row, outer, strides);
-    double part = 0;
-    if (step == 1) {
-#pragma omp simd reduction(+ : part)
-      for (int64_t i = 0; i < inner; ++i)
-        part += from[i];
-    } else {
-      for (int64_t i = 0; i < inner; ++i)
-        part += from[i * step];
-    }
-    sum += part;
-  }
-  return sum;
-}
-
-/// Elements of a sum up to which where they lie is worked out once for all sums.
-static constexpr int64_t kFewElements = 16;
-
-/// Sums of few elements each, as of an image's neighbours: what is worked out for each is its
-/// place.
-static void sumFew(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
-  const int64_t elements = product(f.sumShape);
-  std::array<int64_t, kFewElements> offsets{};
-  for (int64_t k = 0; k < elements; ++k)
-    offsets[static_cast<size_t>(k)] = offsetAt(k, f.sumShape, f.sumStrides);
-  Dimensions outer = f.keptShape;
-  const int64_t step = outer.empty() ? 0 : f.keptStrides.back(), width = takeInner(outer),
-                rows = product(outer);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (rows * width * elements >= kParallelWalk)
-  for (int64_t row = 0; row < rows; ++row) {
-    const float *from = x + offsetAt(row, outer, f.keptStrides);
-    float *to = y + row * width;
-    for (int64_t i = 0; i < width; ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < elements; ++k)
-        sum += from[i * step + offsets[static_cast<size_t>(k)]];
-      const auto value = static_cast<float>(sum * f.scale);
-      to[i] = add ? to[i] + value : value;
-    }
-  }
-}
-
-/// Sums that lie side by side, a strip of them at once: each line of memory is read once. Narrower
-/// strips give each thread one.
-static void sumColumns(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
-  constexpr int64_t line = 16, most = 64;
-  Dimensions kept = f.keptShape, outer = f.sumShape;
-  const int64_t width = takeInner(kept), blocks = product(kept), inner = takeInner(outer),
-                step = f.sumStrides.back(), rows = product(outer);
-  const int64_t lines = (blocks * width / threads + line - 1) / line,
-                strip = std::clamp(lines * line, line, most), strips = (width + strip - 1) / strip;
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (blocks * width * rows * inner >= kParallelWalk)
-  for (int64_t part = 0; part < blocks * strips; ++part) {
-    const int64_t block = part / strips, first = part % strips * strip,
-                  columns = std::min(strip, width - first);
-    const float *from = x + offsetAt(block, kept, f.keptStrides) + first;
-    std::array<double, most> sums{};
-    for (int64_t row = 0; row < rows; ++row) {
-      const float *begin = from + offsetAt(row, outer, f.sumStrides);
-      for (int64_t i = 0; i < inner; ++i)
-        for (int64_t column = 0; column < columns; ++column)
-          sums[static_cast<size_t>(column)] += begin[i * step + column];
-    }
-    float *to = y + block * width + first;
-    for (int64_t column = 0; column < columns; ++column) {
-      const auto value = static_cast<float>(sums[static_cast<size_t>(column)] * f.scale);
-      to[column] = add ? to[column] + value : value;
-    }
-  }
-}
-
-void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
-  if (product(fields.sumShape) <= kFewElements)
-    return sumFew(fields, threads, x, y, add);
-  const bool liesInColumns =
-      !fields.keptShape.empty() && fields.keptStrides.back() == 1 && fields.sumStrides.back() != 1;
-  if (liesInColumns)
-    return sumColumns(fields, threads, x, y, add);
-  Dimensions outer = fields.sumShape;
-  const int64_t inner = takeInner(outer), results = product(fields.keptShape);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (results * inner * product(outer) >= kParallelWalk)
-  for (int64_t i = 0; i < results; ++i) {
-    const float *from = x + offsetAt(i, fields.keptShape, fields.keptStrides);
-    const float value =
-        static_cast<float>(sumOf(from, outer, inner, fields.sumStrides) * fields.scale);
-    y[i] = add ? y[i] + value : value;
-  }
-}
 
 } // namespace pdc::runtime

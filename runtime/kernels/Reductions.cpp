@@ -1,34 +1,155 @@
 #include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Reduce.h"
+#include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/StridedWalk.h"
 #include "runtime/kernels/TopOfLine.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string_view>
 
 namespace pdc::runtime {
 
+namespace {
+
+/// How elements of a tensor come together: by strides, those of each result and the results.
+struct Reduction {
+  const Dimensions &keptShape, &keptStrides, &reducedShape, &reducedStrides;
+  int threads;
+
+  bool isLong() const { return product(keptShape) * product(reducedShape) >= kParallelWalk; }
+  /// Whether neighbouring results read neighbouring elements, and one result does not.
+  bool liesInColumns() const {
+    return !keptShape.empty() && keptStrides.back() == 1 &&
+           (reducedShape.empty() || reducedStrides.back() != 1);
+  }
+};
+
+/// Results side by side, a strip of them at once: each line of memory is read once. Narrower strips
+/// give each thread one. `combine(a, element)` from `start` on; `store(result, a)`.
+template <class T, class Combine, class Store>
+void reduceColumns(const Reduction &r, const float *x, T start, Combine combine, Store store) {
+  constexpr int64_t line = 16, most = 64;
+  Dimensions kept = r.keptShape, outer = r.reducedShape;
+  const int64_t width = takeInner(kept), blocks = product(kept), inner = takeInner(outer),
+                step = r.reducedStrides.empty() ? 0 : r.reducedStrides.back(),
+                rows = product(outer);
+  const int64_t lines = (blocks * width / r.threads + line - 1) / line,
+                strip = std::clamp(lines * line, line, most), strips = (width + strip - 1) / strip;
+#pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
+  for (int64_t part = 0; part < blocks * strips; ++part) {
+    const int64_t block = part / strips, first = part % strips * strip,
+                  columns = std::min(strip, width - first);
+    const float *from = x + offsetAt(block, kept, r.keptStrides) + first;
+    T results[most];
+    std::fill_n(results, most, start);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float *begin = from + offsetAt(row, outer, r.reducedStrides);
+      for (int64_t i = 0; i < inner; ++i)
+        for (int64_t column = 0; column < columns; ++column)
+          results[column] = combine(results[column], begin[i * step + column]);
+    }
+    for (int64_t column = 0; column < columns; ++column)
+      store(block * width + first + column, results[column]);
+  }
+}
+
+/// One result after the other; neighbours of a row come together in lanes.
+template <class T, class Combine, class Store>
+void reduceRows(const Reduction &r, const float *x, T start, Combine combine, Store store) {
+  constexpr int64_t lanes = 16;
+  Dimensions outer = r.reducedShape;
+  const int64_t inner = takeInner(outer), rows = product(outer),
+                step = r.reducedStrides.empty() ? 0 : r.reducedStrides.back(),
+                whole = step == 1 ? inner / lanes * lanes : 0;
+#pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
+  for (int64_t i = 0; i < product(r.keptShape); ++i) {
+    const float *from = x + offsetAt(i, r.keptShape, r.keptStrides);
+    T results[lanes];
+    std::fill_n(results, lanes, start);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float *begin = from + offsetAt(row, outer, r.reducedStrides);
+      for (int64_t k = 0; k < whole; k += lanes)
+#pragma omp simd
+        for (int64_t lane = 0; lane < lanes; ++lane)
+          results[lane] = combine(results[lane], begin[k + lane]);
+      for (int64_t k = whole; k < inner; ++k)
+        results[0] = combine(results[0], begin[k * step]);
+    }
+    for (int64_t lane = 1; lane < lanes; ++lane)
+      results[0] = combine(results[0], results[lane]);
+    store(i, results[0]);
+  }
+}
+
+template <class T, class Combine, class Store>
+void reduce(const Reduction &r, const float *x, T start, Combine combine, Store store) {
+  if (r.liesInColumns())
+    reduceColumns(r, x, start, combine, store);
+  else
+    reduceRows(r, x, start, combine, store);
+}
+
+} // namespace
+
 Reduce::Reduce(const Device &device, const ReduceFields &f)
     : fields(f), isMaximum(std::string_view(f.operation) == "maximum"), threads(device.threads) {}
 
 void Reduce::operator()(const Run &, const float *x, float *y) const {
-  const int64_t results = product(fields.keptShape), count = product(fields.reducedShape);
+  const Reduction by{fields.keptShape, fields.keptStrides, fields.reducedShape,
+                     fields.reducedStrides, threads};
+  auto store = [&](int64_t i, auto result) { y[i] = static_cast<float>(result); };
+  // What is no number is neither more nor less, and stays.
+  auto larger = [](float a, float b) { return b > a || b != b ? b : a; };
+  if (isMaximum)
+    reduce(by, x, -std::numeric_limits<float>::infinity(), larger, store);
+  else
+    reduce(by, x, 1.0, std::multiplies<double>(), store);
+}
+
+ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
+    : fields(f), threads(device.threads) {}
+
+/// Elements of a sum up to which where they lie is worked out once for all sums.
+static constexpr int64_t kFewElements = 16;
+
+/// Sums of few elements each, as of an image's neighbours: what is worked out for each is its
+/// place.
+static void sumFew(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
+  const int64_t elements = product(f.sumShape);
+  std::array<int64_t, kFewElements> offsets{};
+  for (int64_t k = 0; k < elements; ++k)
+    offsets[static_cast<size_t>(k)] = offsetAt(k, f.sumShape, f.sumStrides);
+  Dimensions outer = f.keptShape;
+  const int64_t step = outer.empty() ? 0 : f.keptStrides.back(), width = takeInner(outer),
+                rows = product(outer);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (results * count >= kParallelWalk)
-  for (int64_t i = 0; i < results; ++i) {
-    const float *from = x + offsetAt(i, fields.keptShape, fields.keptStrides);
-    double result = isMaximum ? -std::numeric_limits<double>::infinity() : 1;
-    for (int64_t k = 0; k < count; ++k) {
-      const double element = from[offsetAt(k, fields.reducedShape, fields.reducedStrides)];
-      if (!isMaximum)
-        result *= element;
-      else if (!(result >= element) && !std::isnan(result))
-        result = element;
+    num_threads(threads) if (rows * width * elements >= kParallelWalk)
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = x + offsetAt(row, outer, f.keptStrides);
+    float *to = y + row * width;
+    for (int64_t i = 0; i < width; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < elements; ++k)
+        sum += from[i * step + offsets[static_cast<size_t>(k)]];
+      const auto value = static_cast<float>(sum * f.scale);
+      to[i] = add ? to[i] + value : value;
     }
-    y[i] = static_cast<float>(result);
   }
+}
+
+void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
+  if (product(fields.sumShape) <= kFewElements)
+    return sumFew(fields, threads, x, y, add);
+  reduce({fields.keptShape, fields.keptStrides, fields.sumShape, fields.sumStrides, threads}, x,
+         0.0, std::plus<double>(), [&](int64_t i, double sum) {
+           const auto value = static_cast<float>(sum * fields.scale);
+           y[i] = add ? y[i] + value : value;
+         });
 }
 
 void ArgMax::operator()(const Run &, const float *x, int64_t *y) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/kernels/Dimensions.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +16,15 @@ inline int64_t product(std::span<const int64_t> sizes) {
   for (int64_t size : sizes)
     result *= size;
   return result;
+}
+
+/// Takes the last dimension off: its size (1 where there is none).
+inline int64_t takeInner(Dimensions &shape) {
+  if (shape.empty())
+    return 1;
+  const int64_t inner = shape.back();
+  shape.pop_back();
+  return inner;
 }
 
 /// The offset that element `index` of a row-major walk over `shape` has under other strides.

@@ -1,6 +1,7 @@
 #include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/DropoutBits.h"
 #include "runtime/kernels/Elementwise.h"
+#include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/TopK.h"
 
 #include "compiler/operators/Dropout.h"
@@ -121,6 +122,23 @@ TEST(Kernels, ArgMaxTakesFirstOrLastAndNaN) {
   fields.last = 1;
   ArgMax(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
   EXPECT_EQ(y, (std::vector<int64_t>{2, 2, 3, 3}));
+}
+
+/// Wherever it stands: in lanes, behind them, in a column.
+TEST(Kernels, MaximaWithNaNAreNaN) {
+  constexpr int64_t rows = 3, columns = 37;
+  std::vector<float> x(rows * columns, 1);
+  for (size_t at : {size_t(5), size_t(columns + 36)})
+    x[at] = NAN;
+  std::vector<float> ofRows(rows), ofColumns(columns);
+  Reduce(Device{1, 0}, {{rows}, {columns}, "maximum", {columns}, {1}})(runtime::Run(), x.data(),
+                                                                       ofRows.data());
+  Reduce(Device{2, 0}, {{columns}, {1}, "maximum", {rows}, {columns}})(runtime::Run(), x.data(),
+                                                                       ofColumns.data());
+  EXPECT_TRUE(std::isnan(ofRows[0]) && std::isnan(ofRows[1]));
+  EXPECT_EQ(ofRows[2], 1);
+  for (size_t column = 0; column < columns; ++column)
+    EXPECT_EQ(std::isnan(ofColumns[column]), column == 5 || column == 36) << column;
 }
 
 TEST(Kernels, TopKTakesNaNAndTheFirstOfEqualOnes) {

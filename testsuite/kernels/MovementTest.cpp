@@ -42,9 +42,16 @@ TEST(Kernels, Reduction) {
 
 TEST(Kernels, MaximaProductsAndSums) {
   for (const char *op : {"ReduceMax", "ReduceProd"})
-    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}}) {
+    for (const auto &[shape, axes] :
+         {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{2, 3, 4, 5}, {0}},
+          {{2, 3, 4, 5}, {1, 3}},
+          {{2, 3, 4, 5}, {0, 1, 2, 3}},
+          {{3, 40, 130}, {1}},
+          {{3, 40, 130}, {2}},
+          {{3, 7, 33}, {0, 2}},
+          {{3, 7, 33}, {0, 1}}}) {
       UnitCase unit;
-      UnitValue x = unit.operand({2, 3, 4, 5}, 0.5, 1.5);
+      UnitValue x = unit.operand(shape, 0.5, 1.5);
       unit.node(op, {x, unit.constant(Tensor::vector(axes))});
       unit.check();
     }
