@@ -35,9 +35,7 @@ static bool keepsVariance(const Model &model, const ModelNode &node) {
   return model.initializers.contains(node.inputs.at(kVariance));
 }
 
-bool areGivenDetached(const Model &model) {
-  return model.producer == "pytorch" && model.metadata.isParameter.empty();
-}
+bool areGivenDetached(const Model &model) { return model.producer == "pytorch"; }
 
 namespace {
 
@@ -121,7 +119,7 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
     if (!isTold && !(keepsStatistics(model, *node) && keepsVariance(model, *node))) {
       if (!origin)
         origin.emplace(model);
-      const bool isOfBatch = !areGivenDetached(model) && origin->isOfBatch(*node);
+      const bool isOfBatch = origin->isOfBatch(*node);
       if (isOfBatch || origin->isGiven(*node)) {
         (isOfBatch ? chosen.active : chosen.given).insert(node->name);
         continue;

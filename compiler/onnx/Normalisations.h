@@ -26,8 +26,8 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
 std::set<std::string> untrainedNormalisations(const Model &model,
                                               const std::vector<std::string> &freeze);
 
-/// Whether given statistics take no gradient, though the file does not say so: PyTorch's
-/// F.batch_norm refuses those that would, and its older exporter loses what detached them.
+/// Whether given statistics take no gradient, though the file may not say so: PyTorch's
+/// F.batch_norm refuses those that would, and files lose what detached them.
 bool areGivenDetached(const Model &model);
 
 /// Means and variances that BatchNormalization keeps, but not those of nodes in `frozen` alone.

@@ -87,7 +87,7 @@ Plan BaselineMaker::under(Schedule rows) const {
   for (PlanStage &stage : other.stages)
     if (std::exchange(stage.recompute, false))
       stage.backwardSeconds -= stage.forwardSeconds;
-  addMemory(other, parts.cut, parts.recompute, parts.memoryBytes);
+  addMemory(other, parts.cut, parts.recompute, {parts.memoryBytes});
   return other;
 }
 

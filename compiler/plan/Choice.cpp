@@ -33,11 +33,20 @@ constexpr double kMostGain = 1.1;
 /// So many ways in a row that are slower by more than that end the search among longer pipelines.
 constexpr int kMostSlower = 2;
 
+/// By the name of a way; and whether any was for want of memory.
+struct Refusals {
+  std::map<std::string, std::string> texts;
+  bool lackMemory = false;
+
+  void add(const std::string &way, const Error &error) {
+    texts[way] = error.what();
+    lackMemory |= dynamic_cast<const MemoryError *>(&error) != nullptr;
+  }
+};
+
 class Chooser {
 public:
   /// By name, ways that are known to be impossible, and why.
-  using Refusals = std::map<std::string, std::string>;
-
   Chooser(const PlanGraph &graph, const PlanRequest &request, const Refusals &refused = {})
       : graph(graph), request(request), refused(refused), ways(graph, request) {}
   void choose();
@@ -67,13 +76,12 @@ private:
 
   const PlanGraph &graph;
   const PlanRequest &request;
-  const Refusals refused;
+  Refusals refused;
   Ways ways;
   std::optional<Planned> best;
   PlanRequest bestWay;
   std::string bestName;
   std::vector<PlanCandidate> tried;
-  std::map<std::string, std::exception_ptr> reasons; ///< of those refused, by name
   std::string untried;
   std::vector<Way> skipped; ///< longer pipelines than `longest`, the last that was planned
   std::string longest;
@@ -112,7 +120,7 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
 /// Its seconds; 0: refused.
 double Chooser::plan(const Way &way) {
   PlanCandidate candidate{way.name, 0, ""};
-  if (auto known = refused.find(way.name); known != refused.end()) {
+  if (auto known = refused.texts.find(way.name); known != refused.texts.end()) {
     candidate.refusal = known->second;
   } else {
     try {
@@ -121,7 +129,7 @@ double Chooser::plan(const Way &way) {
       candidate.secondsPerMinibatch = planned.back().seconds();
     } catch (const Error &error) {
       candidate.refusal = error.what();
-      reasons[way.name] = std::current_exception();
+      refused.add(way.name, error);
     }
   }
   tried.push_back(candidate);
@@ -135,10 +143,10 @@ void Chooser::throwRefusal() const {
     throw Error("schedule " + request.schedule + " on " + std::to_string(request.workers) +
                 " workers: no plan has a first stage of " + std::to_string(request.inputReplicas) +
                 " replicas; --stages says those of each stage");
-  const PlanCandidate &why = ways.areFew() ? tried.front() : tried.back();
-  if (auto reason = reasons.find(why.name); reason != reasons.end())
-    std::rethrow_exception(reason->second);
-  throw Error(why.refusal);
+  const std::string &why = ways.areFew() ? tried.front().refusal : tried.back().refusal;
+  if (refused.lackMemory)
+    throw MemoryError(why);
+  throw Error(why);
 }
 
 /// With cuts as good as those of a plan of that way by its name, so that none is faster than the
@@ -175,7 +183,7 @@ void Chooser::searchBest() {
   auto stages = static_cast<int64_t>(plan.stages.size());
   std::string name = bestName + ", searched";
   if (stages == 1 || stages * plan.schedule.microbatches > kMostSearchedRuns ||
-      refused.contains(name))
+      refused.texts.contains(name))
     return;
   Planner planner(graph, bestWay);
   Schedule rows = searchRowsOf(*best, planner);
@@ -251,7 +259,8 @@ void Chooser::planSplit() {
   takePlanned();
 }
 
-/// The best way's rows do not fit: the next best takes its place, or what refuses it is the answer.
+/// The best way's rows do not fit: the next best takes its place, or what refuses it, which is
+/// being handled, is the answer.
 void Chooser::forget(const Error &error) {
   auto fits = [&](const PlannedWay &one) {
     return one.way.schedule != bestWay.schedule || one.way.replicas != bestWay.replicas;
@@ -263,7 +272,7 @@ void Chooser::forget(const Error &error) {
   if (unwritten.empty())
     planSkipped();
   if (unwritten.empty())
-    throw error;
+    throw;
   auto next = std::ranges::min_element(unwritten, {}, &PlannedWay::seconds);
   best = next->planned;
   bestWay = next->way;
@@ -322,7 +331,7 @@ std::optional<Planned> Chooser::complete(Refusals &refusals) const {
     completed.plan.untried = untried;
     return completed;
   } catch (const Error &error) {
-    refusals[bestName] = error.what();
+    refusals.add(bestName, error);
     return std::nullopt;
   }
 }
@@ -336,7 +345,7 @@ Planned chooseTogether(const PlanGraph &graph, const PlanRequest &request) {
 }
 
 Planned chooseCompleted(const PlanGraph &graph, const PlanRequest &request) {
-  for (Chooser::Refusals refused;;) {
+  for (Refusals refused;;) {
     Chooser chooser(graph, request, refused);
     chooser.choose();
     if (std::optional<Planned> completed = chooser.complete(refused))

@@ -115,8 +115,8 @@ double Improvement::measure(double limit) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());
   }
-  addMemory(plan, sumMemory(graph, stages, plan.edges), request.recompute, request.memoryBytes);
-  if (!fitsMemory(plan, request.memoryBytes))
+  addMemory(plan, sumMemory(graph, stages, plan.edges), request.recompute, request);
+  if (!fitsMemory(plan, request))
     return kNoPlan;
   left -= runsOfPlay();
   return simulatedSecondsPerMinibatch(plan, limit);

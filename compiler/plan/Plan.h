@@ -311,13 +311,19 @@ struct RecomputeChoice {
   bool may(int stage) const { return kind == automatic || must(stage); }
 };
 
-struct PlanRequest : PlanSubject {
+/// What plans may hold of each device.
+struct MemoryLimit {
+  int64_t memoryBytes = 0; ///< in place of what devices have; 0: not given
+  /// Of that, what sums may come to: they are near what is laid out, which decides.
+  double memoryAllowance = 1;
+};
+
+struct PlanRequest : PlanSubject, MemoryLimit {
   int workers = 1;
   std::optional<Topology> topology;
   std::string schedule = "auto";
   bool verticalSync = false; ///< pipedream: all stages use the version at entry
   int64_t microbatches = 1;  ///< per update and replica of the first stage
-  int64_t memoryBytes = 0;
   RecomputeChoice recompute;
   /// Without a topology, where the device is a CPU: the cores of this machine, which all ranks
   /// share; 0: each has its own.

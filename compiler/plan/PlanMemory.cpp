@@ -5,6 +5,7 @@
 #include "compiler/schedule/Rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -83,6 +84,14 @@ int64_t deviceBytes(const Topology &topology, std::span<const int> ranks, int64_
   return given ? given : topology.memoryOf(ranks);
 }
 
+int64_t allowedBytes(const Topology &topology, std::span<const int> ranks,
+                     const MemoryLimit &limit) {
+  const int64_t bytes = deviceBytes(topology, ranks, limit.memoryBytes);
+  return limit.memoryAllowance == 1
+             ? bytes
+             : std::llround(limit.memoryAllowance * static_cast<double>(bytes));
+}
+
 /// Bytes that other stages hold on a stage's ranks.
 static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
   int64_t bytes = 0;
@@ -119,7 +128,8 @@ static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) 
   return bytes;
 }
 
-void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, int64_t given) {
+void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice,
+               const MemoryLimit &memory) {
   std::vector<StageDepth> depths = findDepths(plan);
   const std::vector<int64_t> besides = besideBytes(plan, cut);
   for (PlanStage &stage : plan.stages)
@@ -129,7 +139,7 @@ void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, 
     const StageMemory &sum = cut.stages[stage.id];
     StageDepth depth = depths[stage.id];
     int64_t beside = besides[stage.id];
-    int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
+    int64_t limit = allowedBytes(plan.topology, stage.ranks, memory);
     if (limit)
       limit = std::max<int64_t>(1, limit - heldByOthers(plan, stage));
     StageHolding held =
@@ -142,16 +152,16 @@ void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, 
   }
 }
 
-bool fitsMemory(const Plan &plan, int64_t given) {
+bool fitsMemory(const Plan &plan, const MemoryLimit &memory) {
   return std::ranges::all_of(plan.stages, [&](const PlanStage &stage) {
-    int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
+    int64_t limit = allowedBytes(plan.topology, stage.ranks, memory);
     return !limit || stage.memoryBytes + heldByOthers(plan, stage) <= limit;
   });
 }
 
-void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given) {
+void checkMemory(const Plan &plan, const CutMemory &cut, const MemoryLimit &memory) {
   auto limitOf = [&](const PlanStage &stage) {
-    return deviceBytes(plan.topology, stage.ranks, given);
+    return allowedBytes(plan.topology, stage.ranks, memory);
   };
   auto needOf = [&](const PlanStage &stage) {
     return stage.memoryBytes + heldByOthers(plan, stage);
@@ -183,9 +193,12 @@ void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given) {
     help +=
         ", or a schedule that holds fewer than " + std::to_string(slots) + " microbatches there";
   const char *verb = names.find(" and ") == std::string::npos ? " needs " : " need ";
+  const int64_t device = deviceBytes(plan.topology, worst->ranks, memory.memoryBytes);
+  const std::string allowed =
+      device == limit ? "" : ", of which sums may come to " + std::to_string(limit);
   throw MemoryError(names + verb + std::to_string(needed) + " bytes of memory and a device has " +
-                    std::to_string(limit) + " bytes: " + std::to_string(needed - limit) +
-                    " bytes too few" +
+                    std::to_string(device) + " bytes" + allowed + ": " +
+                    std::to_string(needed - limit) + " bytes too few" +
                     (recompute ? ", although it runs the forward pass again" : "") +
                     "; what would help: " + help);
 }

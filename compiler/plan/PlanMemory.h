@@ -36,15 +36,19 @@ StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t 
 /// have; 0: not given.
 int64_t deviceBytes(const Topology &topology, std::span<const int> ranks, int64_t given);
 
+/// The same, of which sums may come to as much as the limit allows.
+int64_t allowedBytes(const Topology &topology, std::span<const int> ranks,
+                     const MemoryLimit &limit);
+
 /// Gives each stage of a plan with a schedule its memory, and recomputation where it is chosen.
-/// `given`: per device; 0: what the devices have.
-void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, int64_t given);
+void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice,
+               const MemoryLimit &limit);
 
 /// Whether all stages of each device fit it together.
-bool fitsMemory(const Plan &plan, int64_t given);
+bool fitsMemory(const Plan &plan, const MemoryLimit &limit);
 
 /// Throws pdc::MemoryError that says what would help when a stage needs more than its devices have.
-void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given);
+void checkMemory(const Plan &plan, const CutMemory &cut, const MemoryLimit &limit);
 
 /// Bytes by rank, of all its stages.
 std::vector<int64_t> memoryByRank(const Plan &plan);

@@ -1,6 +1,7 @@
 #include "compiler/plan/Planner.h"
 
 #include "compiler/Error.h"
+#include "compiler/Tries.h"
 #include "compiler/cost/Device.h"
 #include "compiler/plan/Assignment.h"
 #include "compiler/plan/Baselines.h"
@@ -95,7 +96,7 @@ Planner::Planner(const PlanGraph &graph, const PlanRequest &request, int64_t mos
     : graph(graph), request(request), mostRuns(mostRuns), head(planHead(request)) {}
 
 int64_t Planner::memoryLimit(std::span<const int> ranks) const {
-  return deviceBytes(head.topology, ranks, request.memoryBytes);
+  return allowedBytes(head.topology, ranks, request);
 }
 
 Schedule Planner::computeRows(int stages) const { return plannedRows(request, stages, mostRuns); }
@@ -232,18 +233,15 @@ std::vector<std::vector<int>> Planner::findCuts() const {
 /// The cut that is played fastest of those that fit; the first says why none does.
 Planned Planner::make() const {
   std::optional<Planned> fastest;
-  std::exception_ptr refusal;
+  Tries tries;
   for (const std::vector<int> &cut : findCuts())
-    try {
+    tries.make([&] {
       Planned planned = makeWith(cut, rowsWithDepths(*std::ranges::max_element(cut) + 1));
       if (!fastest || planned.plan.secondsPerMinibatch < fastest->plan.secondsPerMinibatch)
         fastest = std::move(planned);
-    } catch (const Error &) {
-      if (!refusal)
-        refusal = std::current_exception();
-    }
+    });
   if (!fastest)
-    std::rethrow_exception(refusal);
+    tries.throwRefusal();
   return std::move(*fastest);
 }
 
@@ -310,9 +308,9 @@ Planned Planner::holdOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
     stage.replicas = static_cast<int>(stage.ranks.size());
   }
   planned.memory = sumMemory(graph, planned.stageOfUnit, plan.edges);
-  addMemory(plan, planned.memory, request.recompute, request.memoryBytes);
+  addMemory(plan, planned.memory, request.recompute, request);
   addDepths(plan);
-  checkMemory(plan, planned.memory, request.memoryBytes);
+  checkMemory(plan, planned.memory, request);
   return planned;
 }
 

@@ -114,6 +114,12 @@ def test_limit_of_what_is_laid_out(models, tmp_path):
     assert "too few" in refused.stderr and "what would help" in refused.stderr
 
 
+def was_planned_right(result):
+    """Whether nothing was larger as it was laid out than the planner's sums."""
+    again = [line for line in result.stderr.splitlines() if "planning with" in line]
+    return not again or "the layout needs more" not in again[0]
+
+
 @pytest.mark.parametrize("network,sizes,stages,frozen", [
     ("mlp", ["--hidden", 2048, 2048], "1", []), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", []),
     ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", ["--freeze", "tokens.weight"]),
@@ -129,7 +135,7 @@ def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, t
     for share in (0.99, 0.9, 0.8, 0.7):
         result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
                               "--memory", int(share * needed), check=False)
-        assert "as it is laid out" not in result.stderr
+        assert was_planned_right(result)
     assert result.returncode == 1 and "too few" in result.stderr
 
 
@@ -148,11 +154,13 @@ def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, s
     model, workers = models(network, *sizes), len(stages.split("-"))
     project = pipeline.compile_model(model, tmp_path / "free", *options, workers=workers)
     needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
-    pipeline.compile_model(model, tmp_path / "enough", *options, "--memory", int(more * needed), workers=workers)
+    enough = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "enough", *options,
+                          "--memory", int(more * needed))
+    assert "by the planner's sums" not in enough.stderr
     for share in (0.98, 0.8, 0.6, 0.4, 0.2):
         result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
                               "--memory", int(share * needed), check=False)
-        assert "as it is laid out" not in result.stderr
+        assert was_planned_right(result)
     assert result.returncode == 1 and "too few" in result.stderr
 
 
@@ -179,3 +187,32 @@ def test_layout_decides(network, sizes, stages, schedule, optimizer, models, tmp
     assert exact[0] <= needed and exact[1] <= 1.001 * seconds and not exact[2]
     less = by_rank(pipeline.compile_model(model, tmp_path / "less", *options, "--memory", needed - 1, workers=workers))
     assert less[0] < needed
+
+
+def test_more_memory_never_refuses_what_less_allows(models, tmp_path):
+    """And every text is of the memory that the devices have."""
+    options = ["--optimizer", "adam", "--schedule", "1f1b", "--stages", "1-1-1", "--minibatch", 32, "--microbatches", 4]
+    model = models("gpt2", "--vocabulary", 512, "--width", 64)
+    needed = by_rank(pipeline.compile_model(model, tmp_path / "free", *options, workers=3))[0]
+    accepted = []
+    for share in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
+        limit = int(share * needed)
+        result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 3, "--device", "cpu", "-o", tmp_path / f"{limit}", *options,
+                              "--memory", limit, check=False)
+        accepted.append(result.returncode == 0)
+        assert not accepted[-1] or by_rank(tmp_path / f"{limit}")[0] <= limit
+        assert accepted[-1] or f"a device has {limit} bytes" in result.stderr
+    assert accepted == sorted(accepted) and accepted[-1] and not accepted[0]
+
+
+def test_memory_of_closed_forms_and_levels(models, tmp_path):
+    model = models("lenet5")
+    project = pipeline.compile_model(model, tmp_path / "closed", "--minibatch", 32, "--cost-model", "pipedream-code", "--memory", "300M",
+                                     workers=2)
+    assert json.loads((project / "plan.json").read_text())["topology"]["memory"] == 300 << 20
+    # A plan that the layout alone allows is printed at each level.
+    options = ["--schedule", "gpipe", "--stages", "1-1", "--minibatch", 32, "--microbatches", 2]
+    needed = by_rank(pipeline.compile_model(model, tmp_path / "free", *options, workers=2))[0]
+    for level in ("graph", "cut", "staged", "scheduled"):
+        printed = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *options, "--memory", needed, "--stop-after", level)
+        assert "pdc.unit" in printed.stdout

@@ -125,15 +125,19 @@ static std::string trainOf(const onnx::ModelProto &model, std::string *evaluate 
   return text.substr(0, end);
 }
 
-/// PyTorch's older exporter loses what detached them, and says of the others that they train.
+/// Files of PyTorch lose what detached them.
 TEST(Normalisations, givenOnesTakeNoGradientInPyTorch) {
-  onnx::ModelProto model = computedStatistics(ofBatch);
+  onnx::ModelProto model = computedStatistics("mean" + meanOf("x") + "var" + meanOf("x"));
   EXPECT_EQ(countOf(trainOf(model), "pdc.StopGradient"), 0);
   model.set_producer_name("pytorch");
   EXPECT_EQ(trainingOf(model), Training::given);
   std::string evaluate;
   EXPECT_EQ(countOf(trainOf(model, &evaluate), "pdc.StopGradient"), 2);
   EXPECT_EQ(countOf(evaluate, "pdc.StopGradient"), 0);
+  // Those of the batch have gradients, whatever metadata a tool has left.
+  onnx::ModelProto own = computedStatistics(ofBatch);
+  own.set_producer_name("pytorch");
+  EXPECT_EQ(trainingOf(own), Training::batch);
 }
 
 /// A statistic of the file is kept beside one that is computed.

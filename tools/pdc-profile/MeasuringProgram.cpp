@@ -23,6 +23,7 @@ MeasuringProgram::MeasuringProgram(const Options &options, const std::filesystem
   lowering.cut(planned);
   lowering.outline(planned);
   lowering.schedule(planned);
+  lowering.checkMemory(*planned.plan);
   plan = planned.plan;
   measured = {numberUnits(*planned.module), batch.microbatches};
   if (!project.empty())

@@ -19,7 +19,6 @@
 #include "tools/pdc/Report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <set>
 
@@ -42,8 +41,9 @@ BatchChoice::BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::
   if (options.servers > 1)
     topology = assumedTopology(options.plan.device, options.servers, workers / options.servers);
   else if (!options.servers && options.plan.device != "cpu" && workers > kUsualOfServer)
-    progress << "pdc: --gpus " << workers << ": are planned as one server with NVLink between all; "
-             << "for several servers give --gpus SxG, as in 2x8, or --topology" << std::endl;
+    tell("--gpus " + std::to_string(workers) +
+         ": are planned as one server with NVLink between all; for several servers give --gpus " +
+         "SxG, as in 2x8, or --topology");
 }
 
 /// Nodes that the units have not; all stay where none is known, which an error then names.
@@ -76,21 +76,14 @@ PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) con
   }
   request.model = subject.model.name;
   request.microbatchSize = batch.microbatchSize;
-  allowMemory(request);
+  request.memoryAllowance = subject.memoryAllowance;
   return request;
 }
 
-void BatchChoice::allowMemory(PlanRequest &request) const {
-  if (subject.memoryAllowance == 1)
-    return;
-  auto allow = [&](int64_t &bytes) {
-    bytes = std::llround(subject.memoryAllowance * static_cast<double>(bytes));
-  };
-  if (request.memoryBytes)
-    return allow(request.memoryBytes);
-  request.topology = planHead(request).topology;
-  allow(request.topology->memoryBytes);
-  std::ranges::for_each(request.topology->memoryOfWorker, allow);
+/// Once, of however many plans that are made.
+void BatchChoice::tell(const std::string &text) const {
+  if (subject.told.insert(text).second)
+    progress << "pdc: " << text << std::endl;
 }
 
 /// PipeDream's cost models choose the replicas, and with them how many samples an update has.
@@ -139,16 +132,16 @@ std::vector<Batch> BatchChoice::batches() const {
   const Profile profile = readProfile(options.profile);
   const std::string optimizer = optimizerKind(subject.model, options);
   if (!profile.optimizer.empty() && profile.optimizer != optimizer)
-    progress << "pdc: " << options.profile << ": was measured with " << profile.optimizer
-             << ", and its seconds of updates stand for those of " << optimizer << std::endl;
+    tell(options.profile + ": was measured with " + profile.optimizer +
+         ", and its seconds of updates stand for those of " + optimizer);
   const int64_t size = profile.microbatchSize;
   if (size <= 0 || isClosedForm(options.plan.costModel))
     return open;
   std::vector<Batch> chosen = batchesNear(size, open, subject.model, options, subject.sums);
   for (const Batch &batch : chosen)
     if (batch.microbatchSize != size)
-      progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
-               << " samples; its seconds are scaled to " << batch.microbatchSize << std::endl;
+      tell(options.profile + ": was measured with microbatches of " + std::to_string(size) +
+           " samples; its seconds are scaled to " + std::to_string(batch.microbatchSize));
   return chosen;
 }
 
@@ -301,9 +294,11 @@ void BatchChoice::tellUnplanned(std::vector<int64_t> sizes) const {
   std::string list;
   for (size_t i = 0; i < sizes.size(); ++i)
     list += (i == 0 ? "" : i + 1 < sizes.size() ? ", " : " and ") + std::to_string(sizes[i]);
-  progress << "pdc: microbatches of " << list << " samples are not planned: for "
-           << best->units->units.size() << " units that takes long, and by the work of other sizes "
-           << "they promise no more than those of " << best->batch.microbatchSize << std::endl;
+  tell(
+      "microbatches of " + list + " samples are not planned: for " +
+      std::to_string(best->units->units.size()) +
+      " units that takes long, and by the work of other sizes they promise no more than those of " +
+      std::to_string(best->batch.microbatchSize));
 }
 
 PlannedGraph BatchChoice::choose() {
@@ -323,9 +318,9 @@ PlannedGraph BatchChoice::choose() {
     tellUnplanned(unplanned);
   planDataParallelism();
   auto plan = std::make_shared<Plan>(*best->plan);
-  plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
+  // What they promise is not laid out.
   subject.memoryAllowance = 1;
-  plan->topology = planHead(request(best->batch, *best->units)).topology;
+  plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;
   return std::move(*best);
 }

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "compiler/Tries.h"
 #include "compiler/onnx/Model.h"
 #include "tools/pdc/Options.h"
 #include "tools/pdc/PlannedGraph.h"
-#include "tools/pdc/Tries.h"
 
 #include <functional>
 #include <map>
@@ -20,8 +20,8 @@ struct BatchSubject {
   bool sums = true; ///< updates are those of several microbatches
   /// Stages by hand come from the file's annotations.
   bool hasPartition = false;
-  /// Of the devices' memory, what plans may count on: their sums are near what is laid out.
   double memoryAllowance = 1;
+  std::set<std::string> &told; ///< to who waits
 };
 
 /// As planned.
@@ -55,7 +55,7 @@ private:
   bool mayMislead(const Plan &plan) const;
   void planDataParallelism();
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
-  void allowMemory(PlanRequest &request) const;
+  void tell(const std::string &text) const;
   double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
   void tellUnplanned(std::vector<int64_t> sizes) const;

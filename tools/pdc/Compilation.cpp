@@ -43,17 +43,17 @@ void compile(const Options &options, std::ostream &out, std::ostream &progress) 
   }
   describeTraining(lowering.model, options, out, options.stopAfter == StopAfter::sources);
   // 2. The graph and the plan, which chooses among the batches that are left open.
-  if (options.stopAfter == StopAfter::graph)
-    return print(*lowering.chooseGraph().module, out);
-  // 3. Stages, programs, rows.
-  if (options.stopAfter == StopAfter::cut || options.stopAfter == StopAfter::staged) {
-    PlannedGraph graph = lowering.chooseGraph();
-    lowering.cut(graph);
+  Fitting fitting(lowering, options, progress);
+  if (options.stopAfter == StopAfter::graph || options.stopAfter == StopAfter::cut ||
+      options.stopAfter == StopAfter::staged) {
+    PlannedGraph graph = fitting.planOnly();
+    if (options.stopAfter != StopAfter::graph)
+      lowering.cut(graph);
     if (options.stopAfter == StopAfter::staged)
       lowering.outline(graph);
     return print(*graph.module, out);
   }
-  Fitting fitting(lowering, options, progress);
+  // 3. Stages, programs, rows.
   if (options.stopAfter == StopAfter::sources)
     fitting.atGraph = [&](mlir::ModuleOp module) { describeSharedInputs(module, out); };
   PlannedGraph graph = fitting.fit();

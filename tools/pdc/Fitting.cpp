@@ -4,7 +4,7 @@
 #include "tools/pdc/BatchChoice.h"
 
 #include <algorithm>
-#include <exception>
+#include <cmath>
 #include <utility>
 
 namespace pdc {
@@ -13,9 +13,11 @@ namespace pdc {
 static constexpr double kMostOverestimated = 1.5;
 /// What is planned to fill the memory is laid out to a little more or less.
 static constexpr double kMargin = 0.995;
-static constexpr int kMostPlans = 4;
+/// With less of it no stage that recomputes is likely to keep its activations instead.
+static constexpr double kWorthwhile = 0.95;
+static constexpr int kMostPlans = 5;
 
-Fitting::LaidOut Fitting::layOut(double allowance) {
+Fitting::LaidOut Fitting::layOut() {
   PlannedGraph graph = lowering.chooseGraph(allowance);
   if (atGraph)
     std::exchange(atGraph, nullptr)(*graph.module);
@@ -27,48 +29,85 @@ Fitting::LaidOut Fitting::layOut(double allowance) {
   return {std::move(graph), share, share > 0 ? planned / share : 1};
 }
 
+/// What refuses the first plan is the user's; later ones fail where there is nothing between. A
+/// layout says better than sums by how much it does not fit.
+std::optional<Fitting::LaidOut> Fitting::tryLayOut(std::string &refusal) {
+  const bool isFirst = refusal.empty();
+  try {
+    LaidOut found = layOut();
+    if (found.share > 1 && std::isinf(tooLarge))
+      refusal.clear();
+    try {
+      lowering.checkMemory(*found.graph.plan);
+    } catch (const MemoryError &error) {
+      refusal = refusal.empty() ? error.what() : refusal;
+    }
+    return found;
+  } catch (const MemoryError &error) {
+    refusal = isFirst ? error.what() : refusal;
+  } catch (const Error &) {
+    if (isFirst)
+      throw;
+  }
+  return std::nullopt;
+}
+
+/// 0: none is left to try.
+double Fitting::nextAllowance(const std::optional<LaidOut> &found) {
+  if (!found)
+    refused = std::max(refused, allowance);
+  else
+    tooLarge = std::min(tooLarge, allowance);
+  if (std::isinf(tooLarge))
+    return refused < kMostOverestimated ? kMostOverestimated : 0;
+  const double next = found ? kMargin * found->overestimate : refused;
+  return next > refused && next < tooLarge ? next : (refused + tooLarge) / 2;
+}
+
 bool Fitting::recomputesByChoice(const Plan &plan) const {
   return options.plan.recompute.kind == RecomputeChoice::automatic &&
          std::ranges::any_of(plan.stages, &PlanStage::recompute);
 }
 
 /// What is recomputed for want of memory that is left may be kept.
-PlannedGraph Fitting::recomputeLess(LaidOut found, double allowance) {
-  const double next = kMargin * found.overestimate;
-  if (!recomputesByChoice(*found.graph.plan) || next <= allowance)
+PlannedGraph Fitting::recomputeLess(LaidOut found) {
+  const double next = std::min(kMargin * found.overestimate, (allowance + tooLarge) / 2);
+  if (!recomputesByChoice(*found.graph.plan) || found.share > kWorthwhile || next <= allowance)
     return std::move(found.graph);
   progress << "pdc: stages recompute, and the layout leaves memory: planning with more"
            << std::endl;
-  try {
-    LaidOut other = layOut(next);
-    if (other.share <= 1 && secondsPerSample(other.graph) < secondsPerSample(found.graph))
-      return std::move(other.graph);
-  } catch (const Error &) { // It stays as it is.
-  }
-  return std::move(found.graph);
+  std::string refusal = "as it is";
+  allowance = next;
+  std::optional<LaidOut> other = tryLayOut(refusal);
+  const bool isBetter =
+      other && other->share <= 1 && secondsPerSample(other->graph) < secondsPerSample(found.graph);
+  return std::move(isBetter ? other->graph : found.graph);
 }
 
 PlannedGraph Fitting::fit() {
-  std::exception_ptr refusal; // the first says why nothing fits
-  double allowance = 1;
-  for (int plans = 0; plans < kMostPlans; ++plans) {
-    std::optional<LaidOut> found;
-    try {
-      found = layOut(allowance);
-      lowering.checkMemory(*found->graph.plan);
-      return recomputeLess(std::move(*found), allowance);
-    } catch (const MemoryError &) {
-      refusal = refusal ? refusal : std::current_exception();
-    }
-    if (!found && plans > 0)
-      break;
+  std::string refusal;
+  for (int plans = 1;; ++plans) {
+    std::optional<LaidOut> found = tryLayOut(refusal);
+    if (found && found->share <= 1)
+      return recomputeLess(std::move(*found));
+    const double next = plans < kMostPlans ? nextAllowance(found) : 0;
+    if (next == 0)
+      throw MemoryError(refusal);
     progress << "pdc: "
-             << (found ? "the layout needs more memory than was planned: planning with less"
-                       : "too little memory by the planner's sums: laying out what needs more")
-             << std::endl;
-    allowance = found ? kMargin * found->overestimate : kMostOverestimated;
+             << (found ? "the layout needs more memory than was planned"
+                       : "too little memory by the planner's sums")
+             << ": planning with " << (next > allowance ? "more" : "less") << std::endl;
+    allowance = next;
   }
-  std::rethrow_exception(refusal);
+}
+
+PlannedGraph Fitting::planOnly() {
+  try {
+    return lowering.chooseGraph();
+  } catch (const MemoryError &) {
+    fit();
+    return lowering.chooseGraph(allowance);
+  }
 }
 
 } // namespace pdc

@@ -3,6 +3,7 @@
 #include "tools/pdc/Lowering.h"
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <ostream>
 
@@ -15,28 +16,35 @@ public:
   Fitting(Lowering &lowering, const Options &options, std::ostream &progress)
       : lowering(lowering), options(options), progress(progress) {}
 
-  /// A graph of level 4. Throws MemoryError where none that was laid out fits.
+  /// A graph of level 4. Throws MemoryError where no plan that is found fits.
   PlannedGraph fit();
+
+  /// A graph of level 1 whose plan fits by the planner's sums, else one that is laid out to fit.
+  PlannedGraph planOnly();
 
   /// Called with the first graph of level 1, if it is set.
   std::function<void(mlir::ModuleOp)> atGraph;
 
 private:
-  /// A graph of level 4, and of its memory, in parts of the devices', what was laid out for the
-  /// rank that needs most, and how many times of that were planned.
+  /// A graph of level 4 and, of what its ranks have, the most that one of them needs as it is laid
+  /// out, and how many times of that were planned.
   struct LaidOut {
     PlannedGraph graph;
     double share = 0, overestimate = 1;
   };
 
-  /// `allowance`: of the devices' memory, what the planner may count on.
-  LaidOut layOut(double allowance);
-  PlannedGraph recomputeLess(LaidOut found, double allowance);
+  LaidOut layOut();
+  std::optional<LaidOut> tryLayOut(std::string &refusal);
+  double nextAllowance(const std::optional<LaidOut> &found);
+  PlannedGraph recomputeLess(LaidOut found);
   bool recomputesByChoice(const Plan &plan) const;
 
   Lowering &lowering;
   const Options &options;
   std::ostream &progress;
+  double allowance = 1; ///< of MemoryLimit
+  /// The largest that was refused, and the least whose layout was too large.
+  double refused = 0, tooLarge = std::numeric_limits<double>::infinity();
 };
 
 } // namespace pdc

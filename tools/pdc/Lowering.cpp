@@ -156,7 +156,7 @@ PlannedGraph Lowering::chooseGraph(double memoryAllowance) {
   auto make = [&](int64_t microbatchSize, const std::string &which) {
     return makeGraph(microbatchSize, which);
   };
-  const BatchSubject subject{model, options, sumsMicrobatches, hasPartition, memoryAllowance};
+  const BatchSubject subject{model, options, sumsMicrobatches, hasPartition, memoryAllowance, told};
   return BatchChoice(subject, make, progress).choose();
 }
 
@@ -193,7 +193,7 @@ double Lowering::memoryShare(const Plan &plan) const {
   return most;
 }
 
-/// The planner's sums are bounds for what it knows: layouts and libraries may take more.
+/// The planner's sums are near it, not equal.
 void Lowering::checkMemory(const Plan &plan) const {
   const std::vector<int64_t> bytes = memoryByRank(plan);
   for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank) {

@@ -25,7 +25,7 @@ public:
 
   /// The graph of the batch, among those left open, that the planner finds the fastest per sample.
   /// A batch that fits no plan (memory) is passed over while others do.
-  /// `memoryAllowance`: of the devices' memory, what the planner may count on.
+  /// `memoryAllowance`: of MemoryLimit.
   PlannedGraph chooseGraph(double memoryAllowance = 1);
 
   /// Levels 2, 3 and 4, in place.
@@ -62,8 +62,8 @@ private:
   std::ostream &progress;
   mlir::MLIRContext context;
   bool isVerified = false; ///< the graph of some batch
-  /// Graphs of several batches repeat them.
-  std::set<std::string> shownWarnings;
+  /// Graphs of several batches and plans repeat them.
+  std::set<std::string> shownWarnings, told;
 };
 
 } // namespace pdc

@@ -131,8 +131,8 @@ static void describeNormalisations(const Model &model, const Normalisations &cho
            "stay as they are\n";
   if (!chosen.given.empty())
     out << "note: " << chosen.given.size() << " of " << all
-        << " BatchNormalization nodes normalise by a mean and a variance that the network "
-           "computes\n";
+        << " BatchNormalization nodes normalise by a mean and a variance that the network computes"
+        << (areGivenDetached(model) ? ", to which no gradient goes\n" : "\n");
   std::vector<const ModelNode *> keeping;
   for (const ModelNode &node : model.nodes)
     if (chosen.active.contains(node.name) && keepsStatistics(model, node))
