@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace pdc {
@@ -29,27 +30,25 @@ Fitting::LaidOut Fitting::layOut() {
   return {std::move(graph), share, share > 0 ? planned / share : 1};
 }
 
-/// What refuses the first plan is the user's; later ones fail where there is nothing between. A
-/// layout says better than sums by how much it does not fit.
-std::optional<Fitting::LaidOut> Fitting::tryLayOut(std::string &refusal) {
-  const bool isFirst = refusal.empty();
+/// What refuses the first plan is the user's; later ones fail where there is nothing between. Of
+/// refusals the least layout says by how much it does not fit, and sums only where there is none.
+std::optional<Fitting::LaidOut> Fitting::tryLayOut() {
+  const bool isFirst = plans++ == 0;
+  std::optional<LaidOut> found;
   try {
-    LaidOut found = layOut();
-    if (found.share > 1 && std::isinf(tooLarge))
-      refusal.clear();
-    try {
-      lowering.checkMemory(*found.graph.plan);
-    } catch (const MemoryError &error) {
-      refusal = refusal.empty() ? error.what() : refusal;
-    }
-    return found;
+    found = layOut();
+    lowering.checkMemory(*found->graph.plan);
   } catch (const MemoryError &error) {
-    refusal = isFirst ? error.what() : refusal;
+    const double share = found ? found->share : std::numeric_limits<double>::infinity();
+    if (refusal.empty() || share < leastShare) {
+      refusal = error.what();
+      leastShare = share;
+    }
   } catch (const Error &) {
     if (isFirst)
       throw;
   }
-  return std::nullopt;
+  return found;
 }
 
 /// 0: none is left to try.
@@ -76,18 +75,17 @@ PlannedGraph Fitting::recomputeLess(LaidOut found) {
     return std::move(found.graph);
   progress << "pdc: stages recompute, and the layout leaves memory: planning with more"
            << std::endl;
-  std::string refusal = "as it is";
-  allowance = next;
-  std::optional<LaidOut> other = tryLayOut(refusal);
-  const bool isBetter =
-      other && other->share <= 1 && secondsPerSample(other->graph) < secondsPerSample(found.graph);
-  return std::move(isBetter ? other->graph : found.graph);
+  const double before = std::exchange(allowance, next);
+  std::optional<LaidOut> other = tryLayOut();
+  if (other && other->share <= 1 && secondsPerSample(other->graph) < secondsPerSample(found.graph))
+    return std::move(other->graph);
+  allowance = before;
+  return std::move(found.graph);
 }
 
 PlannedGraph Fitting::fit() {
-  std::string refusal;
-  for (int plans = 1;; ++plans) {
-    std::optional<LaidOut> found = tryLayOut(refusal);
+  for (;;) {
+    std::optional<LaidOut> found = tryLayOut();
     if (found && found->share <= 1)
       return recomputeLess(std::move(*found));
     const double next = plans < kMostPlans ? nextAllowance(found) : 0;

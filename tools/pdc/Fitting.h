@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <ostream>
+#include <string>
 
 namespace pdc {
 
@@ -34,7 +35,7 @@ private:
   };
 
   LaidOut layOut();
-  std::optional<LaidOut> tryLayOut(std::string &refusal);
+  std::optional<LaidOut> tryLayOut();
   double nextAllowance(const std::optional<LaidOut> &found);
   PlannedGraph recomputeLess(LaidOut found);
   bool recomputesByChoice(const Plan &plan) const;
@@ -45,6 +46,9 @@ private:
   double allowance = 1; ///< of MemoryLimit
   /// The largest that was refused, and the least whose layout was too large.
   double refused = 0, tooLarge = std::numeric_limits<double>::infinity();
+  int plans = 0;                                               ///< tried
+  std::string refusal;                                         ///< why none has fitted yet
+  double leastShare = std::numeric_limits<double>::infinity(); ///< that was laid out
 };
 
 } // namespace pdc
