@@ -1,9 +1,9 @@
 #include "compiler/onnx/ImportFunction.h"
-#include "compiler/onnx/Normalisations.h"
 
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Makers.h"
+#include "compiler/onnx/Normalisations.h"
 #include "compiler/operators/Random.h"
 
 #include <numeric>

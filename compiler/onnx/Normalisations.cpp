@@ -5,7 +5,6 @@
 #include "compiler/onnx/Parameters.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 
 namespace pdc {
@@ -31,10 +30,6 @@ bool keepsStatistics(const Model &model, const ModelNode &node) {
   return model.initializers.contains(node.inputs.at(kMean));
 }
 
-static bool keepsVariance(const Model &model, const ModelNode &node) {
-  return model.initializers.contains(node.inputs.at(kVariance));
-}
-
 bool areGivenDetached(const Model &model) { return model.producer == "pytorch"; }
 
 namespace {
@@ -46,7 +41,8 @@ public:
     for (const ModelValue &input : model.inputs)
       ofInputs.insert(input.name);
     for (const ModelNode &node : model.nodes)
-      if (std::ranges::any_of(node.inputs, isOfInputs()))
+      if (std::ranges::any_of(node.inputs,
+                              [&](const std::string &value) { return ofInputs.contains(value); }))
         ofInputs.insert(node.outputs.begin(), node.outputs.end());
   }
 
@@ -72,9 +68,6 @@ public:
   }
 
 private:
-  std::function<bool(const std::string &)> isOfInputs() const {
-    return [&](const std::string &value) { return ofInputs.contains(value); };
-  }
   const std::string &plain(const std::string &value) const {
     return makers.before(value, {"Identity", "Cast"});
   }
@@ -116,7 +109,8 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
   std::optional<StatisticsOrigin> origin;
   for (const ModelNode *node : nodes) {
     const bool isTold = isToldToTrain(model, *node);
-    if (!isTold && !(keepsStatistics(model, *node) && keepsVariance(model, *node))) {
+    if (!isTold && !(keepsStatistics(model, *node) &&
+                     model.initializers.contains(node->inputs.at(kVariance)))) {
       if (!origin)
         origin.emplace(model);
       const bool isOfBatch = origin->isOfBatch(*node);
