@@ -64,7 +64,7 @@ double Fitting::nextAllowance(const std::optional<LaidOut> &found) {
 }
 
 bool Fitting::recomputesByChoice(const Plan &plan) const {
-  return options.plan.recompute.kind == RecomputeChoice::automatic &&
+  return options.plan.recompute.kind == RecomputeChoice::automatic && !isRecomputingAll &&
          std::ranges::any_of(plan.stages, &PlanStage::recompute);
 }
 
@@ -83,12 +83,29 @@ PlannedGraph Fitting::recomputeLess(LaidOut found) {
   return std::move(found.graph);
 }
 
+/// What recomputes where the sums ask for it may be laid out to more than what recomputes all.
+/// Where the sums refuse the former, they refuse the latter.
+bool Fitting::recomputeAll() {
+  if (options.plan.recompute.kind != RecomputeChoice::automatic || isRecomputingAll ||
+      std::isinf(leastShare))
+    return false;
+  progress << "pdc: no plan that recomputes where it must fits: planning to recompute all stages"
+           << std::endl;
+  lowering.recomputeAll();
+  isRecomputingAll = true;
+  plans = 1;
+  allowance = 1, refused = 0, tooLarge = std::numeric_limits<double>::infinity();
+  return true;
+}
+
 PlannedGraph Fitting::fit() {
   for (;;) {
     std::optional<LaidOut> found = tryLayOut();
     if (found && found->share <= 1)
       return recomputeLess(std::move(*found));
     const double next = plans < kMostPlans ? nextAllowance(found) : 0;
+    if (next == 0 && recomputeAll())
+      continue;
     if (next == 0)
       throw MemoryError(refusal);
     progress << "pdc: "

@@ -39,6 +39,7 @@ private:
   double nextAllowance(const std::optional<LaidOut> &found);
   PlannedGraph recomputeLess(LaidOut found);
   bool recomputesByChoice(const Plan &plan) const;
+  bool recomputeAll();
 
   Lowering &lowering;
   const Options &options;
@@ -47,6 +48,7 @@ private:
   /// The largest that was refused, and the least whose layout was too large.
   double refused = 0, tooLarge = std::numeric_limits<double>::infinity();
   int plans = 0;                                               ///< tried
+  bool isRecomputingAll = false;                               ///< the last resort
   std::string refusal;                                         ///< why none has fitted yet
   double leastShare = std::numeric_limits<double>::infinity(); ///< that was laid out
 };

@@ -196,6 +196,9 @@ double Lowering::memoryShare(const Plan &plan) const {
 /// The planner's sums are near it, not equal.
 void Lowering::checkMemory(const Plan &plan) const {
   const std::vector<int64_t> bytes = memoryByRank(plan);
+  const RecomputeChoice &choice = options.plan.recompute;
+  const bool mayRecompute =
+      choice.kind == RecomputeChoice::all || choice.kind == RecomputeChoice::automatic;
   for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank) {
     const int64_t needed = bytes[rank], limit = memoryOf(plan, rank);
     if (limit && needed > limit)
@@ -203,8 +206,7 @@ void Lowering::checkMemory(const Plan &plan) const {
           "rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
           " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
           " bytes: " + std::to_string(needed - limit) + " bytes too few; what would help: " +
-          (options.plan.recompute.kind == RecomputeChoice::all ? "" : "--recompute all, ") +
-          "more workers or a smaller microbatch");
+          (mayRecompute ? "" : "--recompute auto, ") + "more workers or a smaller microbatch");
   }
 }
 

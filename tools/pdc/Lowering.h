@@ -28,6 +28,9 @@ public:
   /// `memoryAllowance`: of MemoryLimit.
   PlannedGraph chooseGraph(double memoryAllowance = 1);
 
+  /// In plans from now on, whatever was asked for.
+  void recomputeAll() { options.plan.recompute.kind = RecomputeChoice::all; }
+
   /// Levels 2, 3 and 4, in place.
   void cut(PlannedGraph &graph);
   void outline(PlannedGraph &graph);
