@@ -1,4 +1,5 @@
 #include "compiler/operators/GateOrder.h"
+#include "compiler/operators/RecurrentActivations.h"
 #include "compiler/operators/RecurrentForm.h"
 #include "compiler/operators/Rules.h"
 
@@ -24,6 +25,10 @@ public:
     sequence = reshaped(b, x, {steps * batch, shape[2]});
     std::string directions = b.attributes().string("direction", "forward");
     isReverse = directions == "reverse" || number == 1;
+    const std::vector<RecurrentActivation> all =
+        readActivations(b, gates, directions == "bidirectional" ? 2 : 1);
+    const auto count = static_cast<int64_t>(activationsPerDirection(gates));
+    activations.assign(all.begin() + number * count, all.begin() + (number + 1) * count);
     for (int64_t i = 0; hasLengths(b, steps) && i < steps; ++i)
       isWithin.push_back(within(isReverse ? steps - 1 - i : i));
   }
@@ -61,7 +66,13 @@ public:
     return b.constant(Tensor::zeros({b.type(sequence).element, shape}));
   }
   /// `initial_h` and the like, or zeros.
-  NodeValue initial(size_t input) { return b.input(input) ? part(input) : zeros({batch, hidden}); }
+  NodeValue initial(size_t input) {
+    const bool batchFirst = b.attributes().integer("layout", 0) != 0;
+    if (!b.input(input))
+      return zeros({batch, hidden});
+    return batchFirst ? reshaped(b, slice(b.input(input), 1, number, number + 1), {batch, hidden})
+                      : part(input);
+  }
   /// x W^T + bias for all steps, cut into steps: each [batch, gates * hidden].
   std::vector<NodeValue> inputProducts(NodeValue weights, NodeValue bias) {
     std::vector<NodeValue> operands = {sequence, weights};
@@ -86,20 +97,16 @@ public:
   NodeValue product(NodeValue h, NodeValue recurrence, NodeValue addend) {
     return add(b, "Gemm", {h, recurrence, addend}, {{"transB", int64_t(1)}});
   }
-  /// The name that attribute `activations` has for this direction, or the default.
-  std::string activation(size_t which) const {
-    std::string name = which == 0 && gates > 1 ? "Sigmoid" : "Tanh";
-    if (const Attribute *given = b.attributes().find("activations")) {
-      const auto &names = std::get<std::vector<std::string>>(*given);
-      name = names[static_cast<size_t>(number) * activationsPerDirection(gates) + which];
-    }
-    return name;
-  }
   /// Whether LstmCell or GruCell computes what follows the products of a step.
   bool hasUsualCell() const {
-    return b.type(sequence).element == ElementType::f32 && activation(0) == "Sigmoid" &&
-           activation(1) == "Tanh" && (gates < 4 || activation(2) == "Tanh");
+    auto isUsual = [&](size_t which) {
+      return activations[which].name == (which == 0 ? "Sigmoid" : "Tanh");
+    };
+    return b.type(sequence).element == ElementType::f32 && isUsual(0) && isUsual(1) &&
+           (gates < 4 || isUsual(2)) && !b.attributes().has("clip") && !couplesGates();
   }
+  /// Whether an LSTM forgets as much as it takes in.
+  bool couplesGates() const { return b.attributes().integer("input_forget", 0) != 0; }
   /// The weights and biases, of cells with the gates as their exporter had them.
   OrderedGates weights(bool isCell) {
     if (std::optional<OrderedGates> found =
@@ -113,20 +120,22 @@ public:
     own.stateBias = slice(both, 0, gates * hidden, 2 * gates * hidden);
     return own;
   }
+  /// Of what a threshold bounds, if the node has one.
   NodeValue activate(size_t which, NodeValue value) {
-    static constexpr std::string_view known[] = {"Relu", "Sigmoid", "Softsign", "Softplus", "Tanh"};
-    const std::string name = activation(which);
-    if (std::find(std::begin(known), std::end(known), name) == std::end(known))
-      b.refuse("activation '" + name +
-               "' is not supported; supported are Relu, Sigmoid, Softsign, "
-               "Softplus and Tanh");
-    return add(b, name, {value});
+    if (b.attributes().has("clip")) {
+      const double bound = b.attributes().number("clip", 0);
+      const ElementType element = b.type(value).element;
+      value =
+          add(b, "Clip", {value, pdc::number(b, element, -bound), pdc::number(b, element, bound)});
+    }
+    return activations[which].of(b, value);
   }
 
   CompositionBuilder &b;
   int64_t gates, number, hidden, steps, batch;
   bool isReverse;
   NodeValue sequence;
+  std::vector<RecurrentActivation> activations;
 
 private:
   /// Of the sequences: bool[batch, 1].
@@ -172,7 +181,8 @@ Step lstmStep(Direction &d, NodeValue product, NodeValue cell,
   };
   const std::vector<NodeValue> gates = d.gatesOf(product, 4);
   NodeValue in = d.activate(0, peeked(gates[0], 0, cell));
-  NodeValue forget = d.activate(0, peeked(gates[2], 2, cell));
+  NodeValue forget = d.couplesGates() ? combined(b, "Sub", number(b, b.type(in).element, 1), in)
+                                      : d.activate(0, peeked(gates[2], 2, cell));
   NodeValue candidate = d.activate(1, gates[3]);
   NodeValue next =
       combined(b, "Add", combined(b, "Mul", forget, cell), combined(b, "Mul", in, candidate));

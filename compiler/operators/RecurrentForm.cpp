@@ -1,6 +1,7 @@
 #include "compiler/operators/RecurrentForm.h"
 
-#include <algorithm>
+#include "compiler/operators/RecurrentActivations.h"
+#include "compiler/operators/Rules.h"
 
 namespace pdc {
 
@@ -15,20 +16,22 @@ public:
   void check() {
     checkMatrices();
     checkInput(3, "B", {directions, 2 * gates * hidden});
-    checkInput(5, "initial_h", {directions, batch, hidden});
-    checkInput(6, "initial_c", {directions, batch, hidden});
+    const std::vector<int64_t> state = batchFirst ? std::vector{batch, directions, hidden}
+                                                  : std::vector{directions, batch, hidden};
+    checkInput(5, "initial_h", state);
+    checkInput(6, "initial_c", state);
     checkInput(7, "P", {directions, 3 * hidden});
     checkLengths();
-    checkActivations();
-    checkUnsupported();
+    readActivations(b, gates, directions);
+    if (b.attributes().has("clip") && !(b.attributes().number("clip", 0) > 0))
+      b.refuse("attribute 'clip' is " + std::to_string(b.attributes().number("clip", 0)) +
+               ", expected a positive number");
   }
 
 private:
   void checkMatrices();
   void checkInput(size_t number, const std::string &name, const std::vector<int64_t> &shape);
   void checkLengths();
-  void checkActivations();
-  void checkUnsupported();
 
   std::string states() const {
     return std::to_string(directions) + " direction" + (directions > 1 ? "s" : "") + " of " +
@@ -39,6 +42,7 @@ private:
   int64_t gates;
   TensorType x, weights, recurrence;
   int64_t directions = 1, hidden = 0, steps = 0, batch = 0;
+  bool batchFirst = false;
 };
 
 void RecurrentForm::checkMatrices() {
@@ -50,6 +54,7 @@ void RecurrentForm::checkMatrices() {
   const int64_t layout = b.attributes().integer("layout", 0);
   if (layout != 0 && layout != 1)
     b.refuse("layout " + std::to_string(layout) + ", expected 0 or 1");
+  batchFirst = layout == 1;
   steps = x.shape[layout ? 1 : 0], batch = x.shape[layout ? 0 : 1];
   const std::string direction = b.attributes().string("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
@@ -93,29 +98,6 @@ void RecurrentForm::checkLengths() {
       b.refuse("input 4 (sequence_lens) has length " +
                std::to_string(static_cast<int64_t>(known->data[i])) + " at " + std::to_string(i) +
                ", expected 0 to " + std::to_string(steps));
-}
-
-void RecurrentForm::checkActivations() {
-  const Attribute *given = b.attributes().find("activations");
-  if (!given)
-    return;
-  const auto *names = std::get_if<std::vector<std::string>>(given);
-  const size_t expected = activationsPerDirection(gates) * static_cast<size_t>(directions);
-  if (!names || names->size() != expected)
-    b.refuse("attribute 'activations' has " +
-             (names ? std::to_string(names->size()) + " names" : "no names") + ", expected " +
-             std::to_string(expected) + " for " + states());
-}
-
-void RecurrentForm::checkUnsupported() {
-  // ONNX Runtime writes the default, 0, out.
-  if (b.attributes().integer("input_forget", 0) != 0)
-    b.refuse("attribute 'input_forget' is not supported");
-  for (const char *name : {"clip", "activation_alpha", "activation_beta"})
-    if (b.attributes().has(name))
-      b.refuse("attribute '" + std::string(name) + "' is not supported");
-  if (b.attributes().integer("layout", 0) == 1 && (b.input(5) || b.input(6)))
-    b.refuse("initial states with layout 1 are not supported");
 }
 
 } // namespace

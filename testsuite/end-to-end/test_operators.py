@@ -86,6 +86,34 @@ def gru(x, w, r, b, _, h, after):
     return torch.stack(states).unsqueeze(1), h.unsqueeze(0)
 
 
+def lstm(x, w, r, b, h, c, functions, clip=math.inf, couples=False):
+    """ONNX's gates: in, out, forget, new; functions of gates, what is new and the cell, which see no more than `clip`."""
+    of_gate, of_new, of_cell = (lambda x, function=function: function(x.clamp(-clip, clip)) for function in functions)
+    inner, outer = b[0].chunk(2)
+    states = []
+    for step in x:
+        i, o, f, new = (step @ w[0].T + inner + h @ r[0].T + outer).chunk(4, 1)
+        taken = of_gate(i)
+        c = (1 - taken if couples else of_gate(f)) * c + taken * of_new(new)
+        h = of_gate(o) * of_cell(c)
+        states.append(h)
+    return torch.stack(states), h, c
+
+
+def keras_lstm(x, w, r, b, _, h, c):
+    def hard_sigmoid(x):
+        return (0.2 * x + 0.5).clamp(0, 1)
+    states, h, c = lstm(x, w, r, b, h[0], c[0], (hard_sigmoid, torch.tanh, torch.tanh))
+    return states.unsqueeze(1), h.unsqueeze(0), c.unsqueeze(0)
+
+
+def bent_lstm(x, w, r, b, _, h, c):
+    """Samples first."""
+    functions = (lambda x: 0.3 * x + 0.6, lambda x: 1.2 * torch.tanh(0.7 * x), functional.elu)
+    states, h, c = lstm(x.transpose(0, 1), w, r, b, h[:, 0], c[:, 0], functions, clip=0.4, couples=True)
+    return states.transpose(0, 1).unsqueeze(2), h.unsqueeze(1), c.unsqueeze(1)
+
+
 def replaced(x, places, updates):
     return x.index_put((places[:, 0], places[:, 1]), updates)
 
@@ -154,6 +182,11 @@ FORMS = {
              {"hidden_size": 3}, 2),
         Form("GRU", [[3, BATCH, 8], (1, 9, 8), (1, 9, 3), (1, 18), None, (1, BATCH, 3)], lambda *x: gru(*x, True),
              {"hidden_size": 3, "linear_before_reset": 1}, 2),
+        Form("LSTM", [[3, BATCH, 8], (1, 12, 8), (1, 12, 3), (1, 24), None, (1, BATCH, 3), (1, BATCH, 3)], keras_lstm,
+             {"hidden_size": 3, "activations": ["HardSigmoid", "Tanh", "Tanh"]}, 3),
+        Form("LSTM", [[BATCH, 3, 8], (1, 12, 8), (1, 12, 3), (1, 24), None, (BATCH, 1, 3), (BATCH, 1, 3)], bent_lstm,
+             {"hidden_size": 3, "layout": 1, "input_forget": 1, "clip": 0.4, "activations": ["Affine", "ScaledTanh", "Elu"],
+              "activation_alpha": [0.3, 1.2], "activation_beta": [0.6, 0.7]}, 3),
         Form("Resize", [PIXELS, None, None, SIZES], resized(mode="nearest"),
              {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
         Form("Resize", [PIXELS, None, numpy.array([1, 1, 2, 3], numpy.float32)], resized((6, 12), mode="nearest"),

@@ -362,7 +362,14 @@ TEST(Composition, Recurrent) {
                {"GRU", 3, 1, {}},
                {"GRU", 3, 1, {{"linear_before_reset", int64_t(1)}}},
                {"GRU", 3, 1, {{"direction", std::string("reverse")}}},
-               {"RNN", 1, 1, {}}};
+               {"RNN", 1, 1, {}},
+               {"RNN",
+                1,
+                2,
+                {{"direction", std::string("bidirectional")},
+                 {"clip", 0.5},
+                 {"activations", std::vector<std::string>{"HardSigmoid", "LeakyRelu"}},
+                 {"activation_alpha", std::vector<double>{0.4}}}}};
   for (const Form &form : forms) {
     int64_t d = form.directions, rows = form.gates * hidden;
     std::vector<Tensor> inputs = {draw.reals({steps, batch, size}), draw.reals({d, rows, size}),

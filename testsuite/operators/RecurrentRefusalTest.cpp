@@ -94,6 +94,23 @@ TEST(RecurrentRefusals, OfAttributes) {
   const std::vector<std::string> three(3, "Tanh");
   EXPECT_THAT(gru.refused("activations", three), HasSubstr("has 3 names, expected 2"));
   EXPECT_THAT(gru.refused("activations", std::vector<int64_t>{1, 2}), HasSubstr("has no names"));
+  EXPECT_THAT(gru.refused("clip", -1.0), HasSubstr("expected a positive number"));
+}
+
+TEST(RecurrentRefusals, OfActivations) {
+  auto refused = [](std::vector<std::string> names, std::vector<double> alphas) {
+    Recurrent changed = gru;
+    changed.attributes.set("activations", names);
+    changed.attributes.set("activation_alpha", alphas);
+    return changed.refused();
+  };
+  EXPECT_THAT(refused({"Sigmoid", "Swish"}, {}), HasSubstr("'Swish' is not known, expected one of "
+                                                           "Affine, Elu, HardSigmoid, "));
+  EXPECT_THAT(refused({"Sigmoid", "Affine"}, {}),
+              HasSubstr("'activation_alpha' has no number for activation 'Affine'"));
+  EXPECT_THAT(refused({"HardSigmoid", "Tanh"}, {0.2, 0.3}),
+              HasSubstr("has 1 numbers more than its activations take"));
+  EXPECT_EQ(refused({"HardSigmoid", "Elu"}, {0.2}), "accepted");
 }
 
 } // namespace pdc::test
