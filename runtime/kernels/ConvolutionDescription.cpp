@@ -43,8 +43,28 @@ ConvolutionGeometry::ConvolutionGeometry(const ConvolutionFields &f, Convolution
     kernel[0] /= f.groups;
     kernel.insert(kernel.begin(), f.groups);
   }
+  if (f.input.size() == 3 && f.groups == f.input[1] && f.groups == f.weight[0])
+    becomeImage(f, kernel);
   plainWeight = describe(kernel, "");
   w = anyLayout(kernel);
+}
+
+/// A line as an image of height 1, which has the same memory.
+static Descriptor describeAsImage(const Dimensions &line, std::string_view layout) {
+  std::string tag(layout);
+  if (!tag.empty())
+    tag.insert(tag.find('c') + 1, "d");
+  return describe(std::vector<int64_t>{line[0], line[1], 1, line[2]}, tag);
+}
+
+/// The library's fast kernels for channels by themselves know images alone.
+void ConvolutionGeometry::becomeImage(const ConvolutionFields &f, dnnl::memory::dims &kernel) {
+  x = describeAsImage(f.input, f.inputLayout);
+  y = describeAsImage(f.output, f.outputLayout);
+  kernel.insert(kernel.end() - 1, 1);
+  strides.insert(strides.begin(), 1);
+  for (dnnl::memory::dims *list : {&dilations, &padsBegin, &padsEnd})
+    list->insert(list->begin(), 0);
 }
 
 using Forward = dnnl::convolution_forward;

@@ -22,6 +22,9 @@ struct ConvolutionGeometry {
   dnnl::algorithm algorithm;
 
   bool packsWeight() const { return plainWeight.data.ndims != 0; }
+
+private:
+  void becomeImage(const ConvolutionFields &fields, dnnl::memory::dims &kernel);
 };
 
 /// Throw dnnl::error where the library has no implementation.

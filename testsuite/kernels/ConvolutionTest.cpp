@@ -1,4 +1,5 @@
 #include "compiler/devices/LibraryAnswer.h"
+#include "runtime/kernels/ConvolutionDescription.h"
 #include "testsuite/kernels/UnitCase.h"
 
 #include <gtest/gtest.h>
@@ -101,6 +102,60 @@ TEST(Kernels, ConvolutionOfOtherRanks) {
     unit.node("Conv", {unit.operand(x), unit.operand(w)}, {{"pads", pads}});
     unit.check(4e-6);
   }
+}
+
+/// Each channel of a line by itself: all three products, the first two by fast kernels.
+TEST(Kernels, DepthwiseLines) {
+  const int64_t channels = 40, size = 21;
+  for (int64_t kernel : {3, 15, 31})
+    for (int64_t stride : {1, 2})
+      withDevices([&](DeviceOptions options) {
+        const int64_t pad = kernel / 2, made = (size - 1) / stride + 1;
+        const std::vector<int64_t> x = {2, channels, size}, y = {2, channels, made},
+                                   w = {channels, 1, kernel};
+        Attributes attributes = {{"group", channels},
+                                 {"kernel_shape", std::vector<int64_t>{kernel}},
+                                 {"strides", std::vector<int64_t>{stride}},
+                                 {"pads", std::vector<int64_t>{pad, pad}}};
+        auto check = [&](const char *op, const std::vector<int64_t> &a,
+                         const std::vector<int64_t> &b) {
+          UnitCase unit;
+          unit.options = options;
+          unit.node(op, {unit.operand(a), unit.operand(b)}, attributes);
+          unit.check(6e-6);
+        };
+        check("Conv", x, w);
+        check("ConvWeightGrad", y, x);
+        attributes.set("input_shape", x);
+        check("ConvInputGrad", y, w);
+      });
+}
+
+TEST(Kernels, DepthwiseLinesAreFast) {
+  auto expectFast = [](int64_t kernel, const char *layout) {
+    using namespace runtime;
+    ConvolutionFields f;
+    f.groups = 48;
+    f.input = f.output = {2, 48, 100};
+    f.weight = {48, 1, kernel};
+    f.strides = f.dilations = {1};
+    f.padsBegin = f.padsEnd = {kernel / 2};
+    f.inputLayout = f.outputLayout = layout;
+    const auto forward = askLibrary(1, [&] {
+      return describeConvolution({f, ConvolutionUse::forward}, true, false);
+    });
+    const auto inputGradient = askLibrary(1, [&] {
+      return describeConvolutionInputGradient({f, ConvolutionUse::inputGradient});
+    });
+    ASSERT_TRUE(forward && inputGradient);
+    EXPECT_EQ(forward->speed, Fallback::none) << layout;
+    EXPECT_EQ(inputGradient->speed, Fallback::none) << layout;
+  };
+  withDevices([&](DeviceOptions options) {
+    expectFast(9, options.vectorWidth == 16 ? "aBc16b" : "aBc8b");
+    if (options.vectorWidth == 16)
+      expectFast(31, "acb");
+  });
 }
 
 TEST(Kernels, BiasGradient) {
