@@ -46,7 +46,8 @@ public:
     auto indexOfUnit = [&](UnitOp unit) { return indexOf(unit); };
     addPlanValues(train, indexOfUnit, graph);
     live = addActivations(train, indexOfUnit, graph);
-    addTied();
+    if (!train->getParentOp()->hasAttr("pdc.asynchronous"))
+      addTied();
     addReads();
     return std::move(graph);
   }
@@ -245,7 +246,8 @@ private:
     }
   }
 
-  /// Weights that are planned with several units, each of which reads it.
+  /// Weights that are planned with several units, each of which reads it. Under asynchronous
+  /// schedules the first of them alone has it, and sends it (addPlanValues).
   void addTied() {
     for (Operation &op : train.getOps()) {
       Value value = storedValue(&op);
