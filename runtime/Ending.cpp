@@ -93,9 +93,9 @@ struct WeightNumbers {
 
 } // namespace
 
-/// Whether a loss that is no number comes of weights that are none since an earlier update, or is
-/// made of finite ones, and how large those are.
-std::string Executor::describeWeights() const {
+/// Whether what is no number comes of weights that are none, and since when, or of finite ones, and
+/// how large those are.
+std::string Executor::describeWeights(const char *since) const {
   WeightNumbers numbers;
   std::vector<std::byte> copy;
   for (const Memory &memory : program.memories)
@@ -108,7 +108,7 @@ std::string Executor::describeWeights() const {
     if (const size_t others = numbers.broken.size() - 1)
       text << " and " << others << (others == 1 ? " other" : " others");
     text << (numbers.broken.size() == 1 ? " holds" : " hold")
-         << " numbers that are nan or infinite since an earlier update; ";
+         << " numbers that are nan or infinite " << since << "; ";
   } else if (numbers.magnitude >= 0) {
     text << "the weights here are finite, '" << numbers.furthest << "' up to " << numbers.magnitude
          << "; ";
@@ -126,7 +126,8 @@ void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
   int64_t number = step + (program.asynchronous ? microbatch / program.microbatches : 0);
   throw Error("step ", number, ": the loss is ", nameOf(*loss), " after ",
               inputs->describe(microbatch), " in stage ", stage.info->id, " on rank ", program.rank,
-              "; expected a finite number; ", describeWeights(), remedy(number));
+              "; expected a finite number; ", describeWeights("since an earlier update"),
+              remedy(number));
 }
 
 /// The sum over microbatches: what is not finite in one of them is not finite here.
@@ -151,6 +152,13 @@ void Executor::requireFiniteNorm() const {
   throw Error("step ", step, ": the 2-norm of the gradient is ", nameOf(norm), whose, ", over ",
               inputs->describe(0), " to ", inputs->describe(limit - 1),
               "; expected a finite number; ", remedy(step, step > 1));
+}
+
+/// The newest version is the one that the update has written.
+void Executor::refuseWeights(const Stage &stage, int64_t number) const {
+  throw Error("step ", number, ": the update of stage ", stage.info->id, " on rank ", program.rank,
+              " makes numbers that are nan, expected finite ones; ",
+              describeWeights("since this update"), remedy(number, number > 1));
 }
 
 } // namespace pdc::runtime

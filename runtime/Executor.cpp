@@ -283,10 +283,14 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, 0, false);
   run.nextBase = version(stage, next);
   Seconds begin = now();
-  if (!lossScale.overflowed)
-    runKernels(stage, Phase::update, run);
-  stage.made += lossScale.overflowed ? 0 : 1;
   stage.version = next;
+  try {
+    if (!lossScale.overflowed)
+      runKernels(stage, Phase::update, run);
+  } catch (const WeightError &) {
+    refuseWeights(stage, number);
+  }
+  stage.made += lossScale.overflowed ? 0 : 1;
   ++stage.updates;
   runPrepare(stage);
   events.add({Timeline::Kind::run, Phase::update, stage.info->id, number, microbatch, -1, 0, begin,

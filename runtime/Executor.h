@@ -178,11 +178,12 @@ private:
   bool hasBegun(const Stage &stage, int64_t last) const;
   /// `isOfRate`: weights that have been updated may be the reason.
   std::string remedy(int64_t number, bool isOfRate = true) const;
-  std::string describeWeights() const;
+  std::string describeWeights(const char *since) const;
   template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
   void requireFiniteSum(double sum, int64_t number, int64_t first, int64_t last) const;
   void requireFiniteNorm() const;
+  [[noreturn]] void refuseWeights(const Stage &stage, int64_t number) const;
   void beginRun(int64_t microbatches);
   void finishTransfers();
 

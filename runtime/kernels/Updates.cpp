@@ -1,17 +1,49 @@
+#include "runtime/Error.h"
 #include "runtime/kernels/AdagradUpdate.h"
 #include "runtime/kernels/AdamUpdate.h"
 #include "runtime/kernels/Elementwise.h"
 #include "runtime/kernels/MomentumUpdate.h"
 #include "runtime/kernels/SgdUpdate.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pdc::runtime {
 
+namespace {
+
+/// Elements that are looked at once they are updated: caches still hold them.
+constexpr int64_t kUpdatedTogether = 1 << 18;
+
+bool holdsNaN(int64_t count, const float *values) {
+  int found = 0;
+#pragma omp parallel for simd reduction(|                                                          \
+                                        : found)                                                   \
+    schedule(static) if (parallel                                                                  \
+                         : count >= kParallelElements)
+  for (int64_t i = 0; i < count; ++i)
+    found |= values[i] != values[i];
+  return found != 0;
+}
+
+/// elementwise(), the first result of which are weights. Losses need not tell that one is NaN: a
+/// relu in the library makes zeros of it. Throws WeightError.
+template <class Body, class... Elements>
+void update(const Run &run, int64_t count, Body body, float *weights, Elements *...others) {
+  for (int64_t begin = 0; begin < count; begin += kUpdatedTogether) {
+    const int64_t size = std::min(kUpdatedTogether, count - begin);
+    elementwise(run, size, body, weights + begin, others + begin...);
+    if (holdsNaN(size, weights + begin))
+      throw WeightError();
+  }
+}
+
+} // namespace
+
 void SgdUpdate::operator()(const Run &run, const float *w, const float *g, const float *scale,
                            const float *learningRate, float *nextW) const {
   const float s = *scale, rate = *learningRate, decay = static_cast<float>(fields.weight_decay);
-  elementwise(
+  update(
       run, fields.count, [=](float w, float g) { return w - rate * (g * s + decay * w); }, nextW, w,
       g);
 }
@@ -26,7 +58,7 @@ void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, 
   const float ahead = static_cast<float>(fields.momentum);
   auto velocity = [=](float w, float g, float v) { return kept * v + fresh * (g * s + decay * w); };
   if (fields.nesterov)
-    elementwise(
+    update(
         run, fields.count,
         [=](float w, float g, float v) {
           float next = velocity(w, g, v);
@@ -34,7 +66,7 @@ void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, 
         },
         nextW, nextV, w, g, v);
   else
-    elementwise(
+    update(
         run, fields.count,
         [=](float w, float g, float v) {
           float next = velocity(w, g, v);
@@ -50,7 +82,7 @@ void AdagradUpdate::operator()(const Run &run, const float *w, const float *g, c
   const float rate = static_cast<float>(*learningRate / (1 + before * fields.lr_decay));
   const float s = *scale, decay = static_cast<float>(fields.weight_decay);
   const float epsilon = static_cast<float>(fields.epsilon);
-  elementwise(
+  update(
       run, fields.count,
       [=](float w, float g, float h) {
         float gradient = g * s + decay * w;
@@ -81,7 +113,7 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
   const float shrunk = 1 - rate * decay;
   const float after = fields.decoupled == 2 ? shrunk : static_cast<float>(1 - fields.post_decay);
   const float shrink = isDirection ? decay : fields.decoupled == 1 ? shrunk : 1;
-  elementwise(
+  update(
       run, fields.count,
       [=](float w, float g, float m, float v) {
         float gradient = g * s + inGradient * w;

@@ -1,8 +1,12 @@
+#include "runtime/Error.h"
+#include "runtime/kernels/SgdUpdate.h"
 #include "testsuite/kernels/UnitCase.h"
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <tuple>
+#include <vector>
 
 namespace pdc {
 namespace {
@@ -81,6 +85,24 @@ TEST_P(Updates, Adam) {
                     3);
       check(unit, node, 3);
     }
+}
+
+/// Wherever it lies of more elements than are looked at together; a NaN that was there before, too.
+TEST(BrokenUpdates, AreRefused) {
+  using namespace runtime;
+  const int64_t count = (1 << 19) + 5;
+  const float scale = 1, rate = 0.1f;
+  for (int64_t place : {int64_t(0), int64_t(1) << 18, count - 1}) {
+    std::vector<float> weights(count, 1), gradients(count, 1);
+    const SgdUpdate update(Device(), {.count = count});
+    EXPECT_NO_THROW(
+        update(runtime::Run(), weights.data(), gradients.data(), &scale, &rate, weights.data()));
+    EXPECT_EQ(weights[place], 0.9f);
+    gradients[place] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_THROW(
+        update(runtime::Run(), weights.data(), gradients.data(), &scale, &rate, weights.data()),
+        WeightError);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Updates,
