@@ -4,7 +4,9 @@
 #include "runtime/kernels/ErrorFunction.h"
 #include "runtime/kernels/Exponential.h"
 #include "runtime/kernels/HyperbolicTangent.h"
+#include "runtime/kernels/Logarithm.h"
 #include "runtime/kernels/OutsideRows.h"
+#include "runtime/kernels/Trigonometry.h"
 
 #include <cmath>
 #include <tuple>

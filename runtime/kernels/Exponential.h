@@ -36,4 +36,19 @@ inline float exponential(float x) {
 }
 inline double exponential(double x) { return std::exp(x); }
 
+/// exp(x) - 1, as `exponential`.
+inline float exponentialLessOne(float x) {
+  constexpr float kMost = 89, kLeast = -20; // beyond these it is infinite or -1
+  constexpr float kLarge = 30;              // from there on 1 is rounded off
+  const float low = x < kLeast ? kLeast : x, y = low > kMost ? kMost : low;
+  const auto [n, less] = reduceExponential(y);
+  const int32_t whole = static_cast<int32_t>(n == n ? n : 0), half = whole >> 1;
+  const float one = std::bit_cast<float>((half + 127) << 23),
+              other = std::bit_cast<float>((whole - half + 127) << 23), power = one * other;
+  const float large = (less + 1) * one * other, small = power * less + (power - 1);
+  const float found = y > kLarge ? large : small;
+  return std::abs(x) < 0x1p-24f ? x : found; // keeps the sign of zero
+}
+inline double exponentialLessOne(double x) { return std::expm1(x); }
+
 } // namespace pdc::runtime

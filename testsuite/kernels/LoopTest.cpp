@@ -45,17 +45,27 @@ static std::vector<float> numbersOfEachSize() {
   return x;
 }
 
-/// Of the f64 function; and a vector's elements are those of single calls.
-template <class Function> static void expectLike(double (*standard)(double), Function function) {
-  std::vector<float> x = numbersOfEachSize(), y(x.size());
+/// Of the f64 function up to a size; and a vector's elements are those of single calls.
+template <class Function>
+static void expectLike(double (*standard)(double), Function function,
+                       float most = std::numeric_limits<float>::max()) {
+  std::vector<float> x = numbersOfEachSize();
+  std::erase_if(x, [&](float v) { return std::abs(v) > most; });
+  std::vector<float> y(x.size());
   elementwise(
       runtime::Run(), static_cast<int64_t>(x.size()), [&](float v) -> float { return function(v); },
       y.data(), x.data());
   for (size_t i = 0; i < x.size(); ++i) {
     const double expected = standard(static_cast<double>(x[i]));
     volatile float single = x[i];
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(y[i])) << x[i];
+      continue;
+    }
     ASSERT_EQ(y[i], function(float(single))) << x[i];
-    if (expected > std::numeric_limits<float>::max())
+    if (std::isinf(expected))
+      ASSERT_EQ(y[i], expected) << x[i];
+    else if (expected > std::numeric_limits<float>::max())
       ASSERT_GE(y[i], std::numeric_limits<float>::max()) << x[i];
     else
       ASSERT_NEAR(y[i], expected, 3e-7 * std::abs(expected) + 1e-44) << x[i];
@@ -85,6 +95,54 @@ TEST(Loops, ErrorFunction) {
   EXPECT_EQ(errorFunction(infinity), 1);
   EXPECT_EQ(errorFunction(-infinity), -1);
   EXPECT_TRUE(std::signbit(errorFunction(-0.0f)));
+}
+
+TEST(Loops, ExponentialLessOne) {
+  expectLike(std::expm1, [](float v) { return exponentialLessOne(v); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exponentialLessOne(infinity), infinity);
+  EXPECT_EQ(exponentialLessOne(-infinity), -1);
+  EXPECT_TRUE(std::signbit(exponentialLessOne(-0.0f)));
+}
+
+TEST(Loops, Logarithm) {
+  expectLike(std::log, [](float v) { return logarithm(v); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(logarithm(infinity), infinity);
+  EXPECT_EQ(logarithm(0.0f), -infinity);
+  EXPECT_EQ(logarithm(1.0f), 0);
+  EXPECT_TRUE(std::isnan(logarithm(-infinity)));
+}
+
+TEST(Loops, LogarithmOfOneMore) {
+  expectLike(std::log1p, [](float v) { return logarithmOfOneMore(v); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(logarithmOfOneMore(infinity), infinity);
+  EXPECT_EQ(logarithmOfOneMore(-1.0f), -infinity);
+  EXPECT_TRUE(std::signbit(logarithmOfOneMore(-0.0f)));
+  EXPECT_TRUE(std::isnan(logarithmOfOneMore(-infinity)));
+}
+
+TEST(Loops, SineAndCosine) {
+  expectLike(
+      std::sin, [](float v) { return sine(v); }, 0x1p50f);
+  expectLike(
+      std::cos, [](float v) { return cosine(v); }, 0x1p50f);
+  EXPECT_TRUE(std::signbit(sine(-0.0f)));
+  for (float large : {0x1p60f, 3e38f, -3e38f}) {
+    EXPECT_LE(std::abs(sine(large)), 1);
+    EXPECT_LE(std::abs(cosine(large)), 1);
+  }
+  EXPECT_TRUE(std::isnan(sine(std::numeric_limits<float>::infinity())));
+  EXPECT_TRUE(std::isnan(cosine(-std::numeric_limits<float>::infinity())));
+}
+
+TEST(Loops, ArcTangent) {
+  expectLike(std::atan, [](float v) { return arcTangent(v); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(arcTangent(infinity), 1.5707963268f);
+  EXPECT_EQ(arcTangent(-infinity), -1.5707963268f);
+  EXPECT_TRUE(std::signbit(arcTangent(-0.0f)));
 }
 
 TEST(Loops, InPlaceAndSums) {
