@@ -88,3 +88,11 @@ def check_update_rule(network, replicas, count, save_every, transport, models, r
     ("viewed", [1, 1, 1], 3, 0, "local")])
 def test_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path):
     check_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path)
+
+
+@pytest.mark.parametrize("schedule", ["2bw", "pipedream", "1f1b"])
+def test_mean_of_means_is_told(schedule, models, tmp_path):
+    """Where it is one: pipedream updates by each microbatch."""
+    result = pipeline.run(pipeline.BIN / "pdc", models("lenet5"), "--gpus", 2, "--device", "cpu", "-o", tmp_path / "project",
+                          "--schedule", schedule, "--stages", "1-1", "--minibatch", 8)
+    assert ("updates by the mean of its microbatches' means" in result.stdout + result.stderr) == (schedule == "2bw")

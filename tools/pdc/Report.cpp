@@ -6,6 +6,8 @@
 #include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/Parameters.h"
 #include "compiler/onnx/WeightPlaces.h"
+#include "compiler/plan/PlannedRows.h"
+#include "compiler/schedule/Schedules.h"
 #include "passes/OptimizerSpec.h"
 
 namespace pdc {
@@ -186,6 +188,19 @@ static void describeSum(const Model &model, const Loss &loss, std::ostream &out)
            "changes with their number: divide by the number of samples where the model is exported\n";
 }
 
+/// Under schedules whose updates sum microbatches that no step of all ranks waits for. Others have
+/// the mean over all labels.
+static void describeMean(const Loss &loss, const std::string &schedule, std::ostream &out) {
+  const bool hasIgnored = loss.kind == LossKind::crossEntropy || loss.kind == LossKind::nll;
+  if (!hasIgnored || schedule == "auto" || isFileOfRows(schedule))
+    return;
+  if (const ScheduleKind &kind = findSchedule(schedule); !kind.synchronous && kind.sumsMicrobatches)
+    out << "note: schedule " << schedule
+        << " updates by the mean of its microbatches' means: where one has more ignored labels, "
+           "its "
+           "others count for more than under a synchronous schedule\n";
+}
+
 /// A network that computes its loss behind its scores.
 static void describeNumbers(const Model &model, const Loss &loss, std::ostream &out) {
   if (!loss.node.empty() || loss.kind == LossKind::output)
@@ -221,6 +236,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeNormalisations(model, chooseNormalisations(model, options.freeze), out);
   describeWidths(model.widths, out);
   describeSum(model, loss, out);
+  describeMean(loss, options.plan.schedule, out);
   if (options.loss.empty())
     describeNumbers(model, loss, out);
   out << '\n';
