@@ -40,6 +40,7 @@ static constexpr KernelShares cpuShares[] = {
     {"BatchNormalization", 1, 0.47},
     {"BatchNormalizationGradient", 1, 0.6},
     {"ConvolutionWeightGradient", 0.7, 1},
+    {"DepthwiseWeightGradient", 0.25, 1},
     {"Dropout", 1, 0.22},
     {"GroupNormalization", 0.08, 0.47},
     {"GroupNormalizationGradient", 0.13, 0.75},

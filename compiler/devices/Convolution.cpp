@@ -217,7 +217,40 @@ KernelChoice chooseConvolutionInputGradient(const UnitReader &reader) {
   return chooseGradient(reader, ConvolutionUse::inputGradient);
 }
 
+/// In the layout of the convolution itself.
+static KernelChoice chooseDepthwiseWeightGradient(const UnitReader &reader,
+                                                  const ConvolutionShape &g) {
+  const UnitNode &node = reader.node(0);
+  const ConvolutionForm forward = chooseForm(reader, g, ConvolutionUse::forward).form;
+  const std::string layout = forward.input.empty()
+                                 ? preferredForm(reader, g, ConvolutionUse::forward).input
+                                 : forward.input;
+  KernelChoice choice;
+  choice.kernel = "DepthwiseWeightGradient";
+  choice.fields = {{"dilations", g.window.dilations},
+                   {"groups", g.groups},
+                   {"input", g.input},
+                   {"inputLayout", layout},
+                   {"output", g.output},
+                   {"outputLayout", layout},
+                   {"padsBegin", g.window.padsBegin},
+                   {"padsEnd", g.window.padsEnd},
+                   {"strides", g.window.strides},
+                   {"weight", g.weight}};
+  choice.accumulates = true;
+  addArgument(choice, reader, node, 0, layout);
+  addArgument(choice, reader, node, 1, layout);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
 KernelChoice chooseConvolutionWeightGradient(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const ConvolutionShape g = shapeOf(reader, reader.inputType(node, 1).shape, node.outputs[0].shape,
+                                     reader.inputType(node, 0).shape);
+  if (g.isDepthwiseLine() &&
+      chooseForm(reader, g, ConvolutionUse::weightGradient).speed != Fallback::none)
+    return chooseDepthwiseWeightGradient(reader, g);
   KernelChoice choice = chooseGradient(reader, ConvolutionUse::weightGradient);
   choice.accumulates = true;
   // A sum is computed beside its memory and added.

@@ -10,6 +10,7 @@
 #include "runtime/kernels/Convolution.h"
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
+#include "runtime/kernels/DepthwiseWeightGradient.h"
 #include "runtime/kernels/Dropout.h"
 #include "runtime/kernels/GroupNormalization.h"
 #include "runtime/kernels/GroupNormalizationGradient.h"
@@ -116,6 +117,11 @@ KernelMakers layerMakers() {
       {"ConvolutionWeightGradient",
        [](auto &c, auto &d) {
          return made<kernels::ConvolutionWeightGradient>(
+             d, convolution(c), CALL { k(r, p[0], p[1], p[2], add); });
+       }},
+      {"DepthwiseWeightGradient",
+       [](auto &c, auto &d) {
+         return made<runtime::DepthwiseWeightGradient>(
              d, convolution(c), CALL { k(r, p[0], p[1], p[2], add); });
        }},
       {"MatrixProduct",
