@@ -8,7 +8,10 @@ import pathlib
 import signal
 import subprocess
 
+import numpy
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pipeline
 
@@ -66,6 +69,25 @@ def test_views_of_weights_are_planned_with_their_readers(models, tmp_path):
                                      tmp_path / "profile.json", workers=2)
     stages = json.loads((project / "plan.json").read_text())["stages"]
     assert sum(len(stage["units"]) for stage in stages) == len(profile["units"])
+
+
+def test_mean_of_squares_as_the_loss(tmp_path):
+    """Its gradient begins as a number that is made once; where stages keep several versions it is made for each
+    microbatch, by another unit."""
+    tensors = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+               for name, shape in (("x", ["batch", 6]), ("target", ["batch", 3]), ("loss", []))}
+    weight = numpy_helper.from_array(numpy.linspace(-1, 1, 18, dtype=numpy.float32).reshape(6, 3), "weight")
+    nodes = [helper.make_node("MatMul", ["x", "weight"], ["y"], "product"), helper.make_node("Sub", ["y", "target"], ["off"], "off"),
+             helper.make_node("Mul", ["off", "off"], ["square"], "square"),
+             helper.make_node("ReduceMean", ["square"], ["loss"], "mean", keepdims=0)]
+    graph = helper.make_graph(nodes, "net", [tensors["x"], tensors["target"]], [tensors["loss"]], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    profile, _ = measure(tmp_path / "model.onnx", tmp_path / "profile.json", "--loss", "output:loss", "--minibatch", 16,
+                         "--microbatches", 2, "--steps", 2, "--kernels", tmp_path / "kernels.csv")
+    with open(tmp_path / "kernels.csv", newline="", encoding="utf-8") as lines:
+        assert "mean/grad/Mul" in {row["unit"] for row in csv.DictReader(lines)}
+    units = {unit["name"]: unit for unit in profile["units"]}
+    assert units["product"]["update_seconds"] > 0 and units["product"]["version_slowdown"] >= 1
 
 
 def processes_with(text):

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 
 namespace pdc {
 
@@ -100,11 +102,30 @@ struct RoundGraphs {
   PlanGraph alone, beside, versioned;
 };
 
-static std::vector<RoundGraphs> graphsOf(mlir::ModuleOp module, const std::vector<Round> &rounds) {
+/// What was measured with several versions trains without a flush, which seeds the gradient of the
+/// loss in another way: its units beside the forward pass may be others, so that times are given to
+/// its own module and meet in the units of the plan. `graph` itself stands in for those it lacks.
+static PlanGraph inOrderOf(const PlanGraph &graph, const PlanGraph &versioned) {
+  std::map<std::string, const PlanUnit *> named;
+  for (const PlanUnit &unit : versioned.units)
+    named[unit.name] = &unit;
+  PlanGraph ordered = graph;
+  for (PlanUnit &unit : ordered.units)
+    if (auto found = named.find(unit.name); found != named.end())
+      unit.updateSeconds = found->second->updateSeconds;
+  return ordered;
+}
+
+static std::vector<RoundGraphs> graphsOf(const MeasuringProgram &program,
+                                         const MeasuringProgram *versioned,
+                                         const std::vector<Round> &rounds) {
   std::vector<RoundGraphs> graphs;
-  for (const Round &round : rounds)
-    graphs.push_back({graphOf(module, round.alone), graphOf(module, round.beside),
-                      graphOf(module, round.versioned)});
+  for (const Round &round : rounds) {
+    PlanGraph alone = graphOf(program.units(), round.alone);
+    PlanGraph other =
+        versioned ? inOrderOf(alone, graphOf(versioned->units(), round.versioned)) : alone;
+    graphs.push_back({std::move(alone), graphOf(program.units(), round.beside), std::move(other)});
+  }
   return graphs;
 }
 
@@ -121,8 +142,9 @@ static double middleRatio(const std::vector<RoundGraphs> &rounds, size_t unit,
   return std::clamp(middle, 1.0, kMostSlowdown);
 }
 
-void addSlowdowns(PlanGraph &graph, mlir::ModuleOp module, const std::vector<Round> &rounds) {
-  const std::vector<RoundGraphs> graphs = graphsOf(module, rounds);
+void addSlowdowns(PlanGraph &graph, const MeasuringProgram &program,
+                  const MeasuringProgram *versioned, const std::vector<Round> &rounds) {
+  const std::vector<RoundGraphs> graphs = graphsOf(program, versioned, rounds);
   for (size_t number = 0; number < graph.units.size(); ++number) {
     PlanUnit &unit = graph.units[number];
     unit.slowdown = middleRatio(graphs, number, &RoundGraphs::beside, microbatchSeconds);

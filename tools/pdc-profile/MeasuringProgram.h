@@ -68,8 +68,10 @@ UnitTimes meanTimes(const std::vector<Round> &rounds);
 /// to them, take longer, and by how much.
 void addAccumulation(PlanGraph &graph, mlir::ModuleOp module, const UnitTimes &times);
 
-/// Puts into the graph, which is that of the module, by how much its units are slower beside copies
-/// and with several versions: the middle of what the rounds say.
-void addSlowdowns(PlanGraph &graph, mlir::ModuleOp module, const std::vector<Round> &rounds);
+/// Puts into the graph, which is that of the program, by how much its units are slower beside
+/// copies and, where there is a program of several versions, in that: the middle of what the rounds
+/// say.
+void addSlowdowns(PlanGraph &graph, const MeasuringProgram &program,
+                  const MeasuringProgram *versioned, const std::vector<Round> &rounds);
 
 } // namespace pdc

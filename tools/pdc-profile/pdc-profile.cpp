@@ -278,7 +278,7 @@ void runHere(const Request &request, std::ostream &progress) {
   // 3. The profile.
   UnitTimes times = meanTimes(rounds);
   Profile profile = profileOf(request, program, times);
-  addSlowdowns(profile.graph, program.units(), rounds);
+  addSlowdowns(profile.graph, program, versioned.get(), rounds);
   writeTextFile(request.output, printProfile(profile));
   report(request, program, profile, times);
   finish(request, slowdownLine(profile.graph, copies));
