@@ -111,10 +111,27 @@ static KernelWork copyWork(ir::UnitOp unit, DictionaryAttr fields, const Cost &c
   return work;
 }
 
-/// Rows that a kernel picks one by one: each has a place of its own.
+static double numberOf(DictionaryAttr fields, StringRef name) {
+  auto number = fields.getAs<IntegerAttr>(name);
+  return number ? static_cast<double>(number.getInt()) : 0;
+}
+
+/// Rows that a kernel picks one by one: each has a place of its own. Rows of one element are picked
+/// in a loop that calls nothing.
 static double countRows(DictionaryAttr fields) {
-  auto outer = fields.getAs<IntegerAttr>("outer"), count = fields.getAs<IntegerAttr>("count");
-  return outer && count ? static_cast<double>(outer.getInt() * count.getInt()) : 0;
+  constexpr double elementsPerRow = 6;
+  const double rows = numberOf(fields, "outer") * numberOf(fields, "count");
+  return numberOf(fields, "inner") == 1 ? rows / elementsPerRow : rows;
+}
+
+/// What is wanted of a line is sorted, which takes as long as so many rows that are picked; before
+/// that it is found among what is not.
+static double countSorted(DictionaryAttr fields) {
+  constexpr double rowsPerSorted = 4, strided = 2;
+  const double size = numberOf(fields, "size"), count = numberOf(fields, "count"),
+               inner = numberOf(fields, "inner");
+  return numberOf(fields, "outer") * inner * (inner > 1 ? strided : 1) *
+         (rowsPerSorted * count + (count < size ? size : 0));
 }
 
 /// As a product of plain matrices: the windows of the input are written out and read again.
@@ -161,6 +178,8 @@ KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
     return {cost.flops, cost.bytes * paddedShareOfAll(unit)};
   if (unit.getKernel()->getName().starts_with("Gather"))
     return {.flops = cost.flops, .bytes = cost.bytes, .rows = countRows(fields)};
+  if (unit.getKernel()->getName() == "TopK")
+    return {.flops = cost.flops, .bytes = cost.bytes, .rows = countSorted(fields)};
   if (unit.getKernel()->getName() == "NormalisedConvolution")
     return normalisedWork(unit, cost);
   if (unit.getKernel()->getName() == "StridedCopy")

@@ -145,6 +145,11 @@ void Split::call(const void *x, std::span<void *const> parts) const {
 
 /// Before threads start: none may throw.
 template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
+  bool areInside = true;
+  for (int64_t k = 0; k < f.count; ++k)
+    areInside &= indices[k] >= -f.size && indices[k] < f.size;
+  if (areInside)
+    return;
   for (int64_t k = 0; k < f.count; ++k) {
     const int64_t index = indices[k];
     if (index >= -f.size && index < f.size)
@@ -164,10 +169,30 @@ template <class Index> static int64_t rowOf(const GatherFields &f, Index index) 
   return index < 0 ? index + f.size : index;
 }
 
+/// Single elements: nothing is called or divided for one.
+template <class T, class Index>
+static void gatherElements(const GatherFields &f, int threads, const T *x, const Index *indices,
+                           T *y) {
+  constexpr int64_t kBlock = 4096;
+  const int64_t blocks = (f.count + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) num_threads(threads)                                     \
+    collapse(2) if (f.outer * f.count >= kParallelWalk)
+  for (int64_t o = 0; o < f.outer; ++o)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t first = block * kBlock, count = std::min(kBlock, f.count - first);
+      const Index *from = indices + first;
+      T *to = y + o * f.count + first;
+      for (int64_t k = 0; k < count; ++k)
+        to[k] = x[o * f.size + rowOf(f, from[k])];
+    }
+}
+
 template <class T, class Index>
 void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) const {
   requireInside(fields, indices);
   const int64_t inner = fields.inner, slices = fields.outer * fields.count;
+  if (inner == 1)
+    return gatherElements(fields, threads, x, indices, y);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (slices * inner >= kParallelWalk)
   for (int64_t s = 0; s < slices; ++s)
@@ -189,9 +214,14 @@ static void forEachSlice(const GatherFields &fields, int threads, const Index *i
   for (int64_t o = 0; o < fields.outer; ++o)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t first = block * kColumns, columns = std::min(kColumns, inner - first);
-      for (int64_t k = 0; k < fields.count; ++k)
-        combine(rows + (o * fields.size + rowOf(fields, indices[k])) * inner + first,
-                slices + (o * fields.count + k) * inner + first, columns);
+      if (inner == 1)
+        for (int64_t k = 0; k < fields.count; ++k) // a loop of one, unrolled
+          combine(rows + o * fields.size + rowOf(fields, indices[k]), slices + o * fields.count + k,
+                  1);
+      else
+        for (int64_t k = 0; k < fields.count; ++k)
+          combine(rows + (o * fields.size + rowOf(fields, indices[k])) * inner + first,
+                  slices + (o * fields.count + k) * inner + first, columns);
     }
 }
 

@@ -2,8 +2,8 @@
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/ReduceSum.h"
+#include "runtime/kernels/SortLine.h"
 #include "runtime/kernels/StridedWalk.h"
-#include "runtime/kernels/TopOfLine.h"
 
 #include <algorithm>
 #include <array>
@@ -176,7 +176,7 @@ static void topLines(const TopKFields &fields, int threads, const T *x, int64_t 
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (lines * fields.size >= kParallelWalk)
   for (int64_t line = 0; line < lines; ++line)
-    topOfLine(fields, line, x, y);
+    sortLine(fields, line, x, y);
 }
 
 void TopK::operator()(const Run &, const float *x, int64_t *y) const {

@@ -1,6 +1,16 @@
+#include "runtime/Error.h"
+#include "runtime/kernels/Gather.h"
+#include "runtime/kernels/GatherGradient.h"
+#include "runtime/kernels/TopK.h"
 #include "testsuite/kernels/EitherDevice.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
 
 namespace pdc {
 
@@ -159,5 +169,92 @@ TEST(Kernels, ScatterMaximum) {
 }
 
 TEST(Kernels, PartsOfImages) { expectPartsOfImages<UnitCase>("aBcd16b", false); }
+
+/// Single elements, more than one thread takes at once; sums of equal indices keep their order.
+TEST(Kernels, GatherOfSingleElements) {
+  for (auto [outer, count, size] :
+       {std::array<int64_t, 3>{3, 5, 4}, {1, 70000, 300}, {7, 9001, 50}})
+    for (int threads : {1, 3}) {
+      std::mt19937 random(5);
+      std::vector<float> x(outer * size), y(outer * count), dx(x.size(), 0.5f), sums = dx;
+      for (float &value : x)
+        value = std::ldexp(static_cast<float>(random()), -20);
+      std::vector<int32_t> indices(count);
+      for (int32_t &index : indices)
+        index = static_cast<int32_t>(random() % (2 * size)) - static_cast<int32_t>(size);
+      const runtime::GatherFields fields{.count = count, .inner = 1, .outer = outer, .size = size};
+      const runtime::Device device{threads, 0};
+      runtime::Gather(device, fields)(runtime::Run(), x.data(), indices.data(), y.data());
+      runtime::GatherGradient(device, fields)(runtime::Run(), indices.data(), y.data(), dx.data(),
+                                              true);
+      for (int64_t i = 0; i < outer * count; ++i) {
+        const int64_t index = indices[i % count],
+                      from = i / count * size + (index < 0 ? index + size : index);
+        ASSERT_EQ(y[i], x[from]) << i;
+        sums[from] += y[i];
+      }
+      EXPECT_EQ(dx, sums);
+      indices[count / 2] = static_cast<int32_t>(size);
+      EXPECT_THROW(
+          runtime::Gather(device, fields)(runtime::Run(), x.data(), indices.data(), y.data()),
+          runtime::DataError);
+    }
+}
+
+/// As a stable sort has it: of equal ones the first comes first, and NaN is the largest.
+template <class T> static void expectTopK(const runtime::TopKFields &f, const std::vector<T> &x) {
+  std::vector<int64_t> y(f.outer * f.count * f.inner), order(f.size);
+  runtime::TopK(runtime::Device{2, 0}, f)(runtime::Run(), x.data(), y.data());
+  for (int64_t line = 0; line < f.outer * f.inner; ++line) {
+    const T *from = x.data() + line / f.inner * f.size * f.inner + line % f.inner;
+    auto isLess = [&](int64_t a, int64_t b) {
+      const T first = from[a * f.inner], second = from[b * f.inner];
+      return first < second || (first == first && second != second);
+    };
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(
+        order, [&](int64_t a, int64_t b) { return f.largest ? isLess(b, a) : isLess(a, b); });
+    for (int64_t k = 0; k < f.count; ++k)
+      ASSERT_EQ(y[(line / f.inner * f.count + k) * f.inner + line % f.inner], order[k])
+          << f.count << " of " << f.size << ", inner " << f.inner << ", place " << k;
+  }
+}
+
+template <class Value> static void expectTopKOf(Value value) {
+  std::mt19937_64 random(3);
+  for (int64_t size : {1, 3, 60, 700, 5000})
+    for (int64_t count : {int64_t(1), size / 20, size / 2, size})
+      for (int64_t inner : {1, 3})
+        for (int64_t largest : {0, 1}) {
+          std::vector<decltype(value(random))> x(size < 1000 ? 2 * size * inner : size * inner);
+          for (auto &element : x)
+            element = value(random);
+          expectTopK({count, inner, largest, size < 1000 ? 2 : 1, size}, x);
+        }
+}
+
+TEST(Kernels, TopKOfAnyLine) {
+  using Random = std::mt19937_64;
+  using Whole = std::numeric_limits<int64_t>;
+  const float infinity = std::numeric_limits<float>::infinity();
+  // 1. Of each size and sign; NaNs of both signs, zeros of both, infinities, many equal ones.
+  expectTopKOf(
+      [](Random &random) { return std::bit_cast<float>(static_cast<uint32_t>(random())); });
+  expectTopKOf([&](Random &random) {
+    const float values[] = {NAN, -NAN, 0, -0.0f, infinity, -infinity, 1, -1, 1e-40f, -1e-40f};
+    return values[random() % std::size(values)];
+  });
+  // 2. Near each other, and as far apart as they can be.
+  expectTopKOf([](Random &random) { return static_cast<int64_t>(random() % 9) - 4; });
+  expectTopKOf([](Random &random) { return Whole::max() - static_cast<int64_t>(random() % 900); });
+  expectTopKOf([](Random &random) { return static_cast<int64_t>(random()); });
+  expectTopKOf([](Random &random) { return random() % 2 ? Whole::min() : Whole::max(); });
+  // 3. In order, and against it.
+  std::vector<float> rising(9000);
+  std::iota(rising.begin(), rising.end(), -4500.0f);
+  for (int64_t count : {90, 4500, 9000})
+    for (int64_t largest : {0, 1})
+      expectTopK({.count = count, .largest = largest, .size = 9000}, rising);
+}
 
 } // namespace pdc
