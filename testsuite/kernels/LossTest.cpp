@@ -1,3 +1,5 @@
+#include "runtime/kernels/PairLoss.h"
+#include "runtime/kernels/PairLossGradient.h"
 #include "runtime/kernels/Softmax.h"
 #include "runtime/kernels/SoftmaxCrossEntropy.h"
 #include "runtime/kernels/SoftmaxCrossEntropyGradient.h"
@@ -6,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <string_view>
 
 namespace pdc {
 
@@ -93,6 +97,53 @@ TEST(Losses, LargeScoresKeepTheLogarithm) {
     EXPECT_NEAR(logProbabilities[i], -std::log(4.0), 1e-6);
     EXPECT_NEAR(logSoftmax[i], -std::log(4.0), 1e-6);
     EXPECT_NEAR(dx[i], i == 2 || i == 4 ? -0.75 : 0.25, 1e-6);
+  }
+}
+
+/// A pair alone, among as many as make vectors and behind them: to some ulps of f32 what f64 says.
+TEST(Losses, BinaryCrossEntropyOfAnySize) {
+  for (float target : {0.0f, 0.3f, 1.0f})
+    for (float x : {0.0f, 1e-7f, -1e-3f, 0.7f, -3.0f, 12.0f, -17.0f, 30.0f, -60.0f, 120.0f, -2e4f,
+                    3e38f, NAN})
+      for (int64_t count : {1, 32, 45}) {
+        const runtime::PairLossFields fields{count, "BinaryCrossEntropyWithLogits"};
+        const std::vector<float> scores(count, x), targets(count, target);
+        std::vector<float> dx(count);
+        float loss = 0;
+        const float dy = 1;
+        runtime::PairLoss({}, fields)(runtime::Run(), scores.data(), targets.data(), &loss);
+        runtime::PairLossGradient({}, fields)(runtime::Run(), scores.data(), targets.data(), &dy,
+                                              dx.data());
+        const double one = std::max<double>(x, 0) - static_cast<double>(x) * target +
+                           std::log1p(std::exp(-std::abs(static_cast<double>(x)))),
+                     gradient = 1 / (1 + std::exp(-static_cast<double>(x))) - target;
+        if (std::isnan(x)) {
+          EXPECT_TRUE(std::isnan(loss));
+          EXPECT_TRUE(std::isnan(dx.front()) && std::isnan(dx.back()));
+          continue;
+        }
+        if (one * static_cast<double>(count) > std::numeric_limits<float>::max())
+          EXPECT_EQ(loss, std::numeric_limits<float>::infinity());
+        else
+          EXPECT_NEAR(loss, one * static_cast<double>(count),
+                      4e-7 * one * static_cast<double>(count) + 1e-44)
+              << x;
+        for (float found : dx)
+          EXPECT_NEAR(found, gradient, 3e-7 * std::max(std::abs(gradient), 1.0 * target)) << x;
+      }
+}
+
+/// A loss is summed in f64: small ones do not go under beside a large one.
+TEST(Losses, SumsOfPairsAreInDouble) {
+  for (const char *kind : {"MeanSquaredError", "MeanAbsoluteError"}) {
+    constexpr int64_t count = 100003;
+    std::vector<float> x(count, 0x1p-12f), zeros(count);
+    x.front() = 0x1p12f;
+    float loss = 0;
+    runtime::PairLoss({}, {count, kind})(runtime::Run(), x.data(), zeros.data(), &loss);
+    const bool squares = std::string_view(kind) == "MeanSquaredError";
+    const double large = squares ? 0x1p24 : 0x1p12, small = squares ? 0x1p-24 : 0x1p-12;
+    EXPECT_EQ(loss, static_cast<float>(large + (count - 1) * small)) << kind;
   }
 }
 
