@@ -29,10 +29,15 @@ inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
 /// What loops on CPUs call in place of standard functions, which no compiler makes a vector of.
 inline constexpr std::pair<std::string_view, std::string_view> kVectorFunctions[] = {
-    {"std::atan(", "arcTangent("},          {"std::cos(", "cosine("},
-    {"std::erf(", "errorFunction("},        {"std::exp(", "exponential("},
-    {"std::expm1(", "exponentialLessOne("}, {"std::log(", "logarithm("},
-    {"std::log1p(", "logarithmOfOneMore("}, {"std::sin(", "sine("},
+    {"std::atan(", "arcTangent("},
+    {"std::cos(", "cosine("},
+    {"std::erf(", "errorFunction("},
+    {"std::exp(", "exponential("},
+    {"std::expm1(", "exponentialLessOne("},
+    {"std::log(", "logarithm("},
+    {"std::log1p(", "logarithmOfOneMore("},
+    {"std::pow(", "power("},
+    {"std::sin(", "sine("},
     {"std::tanh(", "hyperbolicTangent("}};
 
 /// CUDA: one header has all kernels, which have their own namespace; the loops' header is for .cu

@@ -6,6 +6,7 @@
 #include "runtime/kernels/HyperbolicTangent.h"
 #include "runtime/kernels/Logarithm.h"
 #include "runtime/kernels/OutsideRows.h"
+#include "runtime/kernels/Power.h"
 #include "runtime/kernels/Trigonometry.h"
 
 #include <cmath>

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -143,6 +144,38 @@ TEST(Loops, ArcTangent) {
   EXPECT_EQ(arcTangent(infinity), 1.5707963268f);
   EXPECT_EQ(arcTangent(-infinity), -1.5707963268f);
   EXPECT_TRUE(std::signbit(arcTangent(-0.0f)));
+}
+
+/// Of numbers of each size and sign, and of those that standard functions name.
+TEST(Loops, Power) {
+  const float infinity = std::numeric_limits<float>::infinity(), none = NAN;
+  const std::vector<float> exponents = {-infinity, -3.5f, -3,   -2,   -1,       -0.75f,
+                                        -0.5f,     -0.0f, 0.1f, 0.5f, 1,        2,
+                                        3,         4.3f,  17,   1e9f, infinity, none};
+  std::vector<float> x = numbersOfEachSize();
+  x.insert(x.end(), {0.0f, -0.0f, 1, -1, infinity, -infinity, none});
+  std::vector<float> y(x.size()), exponent(x.size());
+  for (float e : exponents) {
+    std::ranges::fill(exponent, e);
+    elementwise(
+        runtime::Run(), static_cast<int64_t>(x.size()),
+        [](float v, float w) -> float { return power(v, w); }, y.data(), x.data(), exponent.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = std::pow(static_cast<double>(x[i]), static_cast<double>(e));
+      const float rounded = static_cast<float>(expected);
+      volatile float single = x[i];
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(y[i])) << x[i] << " to " << e;
+        continue;
+      }
+      ASSERT_EQ(y[i], power(float(single), e)) << x[i] << " to " << e;
+      ASSERT_EQ(std::signbit(y[i]), std::signbit(expected)) << x[i] << " to " << e;
+      if (std::isinf(rounded))
+        ASSERT_EQ(y[i], rounded) << x[i] << " to " << e;
+      else
+        ASSERT_NEAR(y[i], expected, 1e-7 * std::abs(expected) + 1e-44) << x[i] << " to " << e;
+    }
+  }
 }
 
 TEST(Loops, InPlaceAndSums) {
