@@ -45,8 +45,11 @@ inline double binaryPower(double t) {
 } // namespace detail
 
 /// pow to about an ulp without a branch or a call, so that loops over it become vectors; each
-/// element has the same bits in a vector as alone.
+/// element has the same bits in a vector as alone. Exponents of 2 and 3 that are known where it is
+/// compiled are products, of two ulps.
 inline float power(float x, float y) {
+  if (__builtin_constant_p(y) && (y == 2 || y == 3))
+    return y == 2 ? x * x : x * x * x;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float size = std::abs(x), half = y * 0.5f;
   const float found = static_cast<float>(detail::binaryPower(y * detail::binaryLogarithm(size)));

@@ -66,8 +66,8 @@ static void expectLike(double (*standard)(double), Function function,
     ASSERT_EQ(y[i], function(float(single))) << x[i];
     if (std::isinf(expected))
       ASSERT_EQ(y[i], expected) << x[i];
-    else if (expected > std::numeric_limits<float>::max())
-      ASSERT_GE(y[i], std::numeric_limits<float>::max()) << x[i];
+    else if (std::abs(expected) > std::numeric_limits<float>::max())
+      ASSERT_GE(std::copysign(y[i], y[i] * expected), std::numeric_limits<float>::max()) << x[i];
     else
       ASSERT_NEAR(y[i], expected, 3e-7 * std::abs(expected) + 1e-44) << x[i];
   }
@@ -144,6 +144,11 @@ TEST(Loops, ArcTangent) {
   EXPECT_EQ(arcTangent(infinity), 1.5707963268f);
   EXPECT_EQ(arcTangent(-infinity), -1.5707963268f);
   EXPECT_TRUE(std::signbit(arcTangent(-0.0f)));
+}
+
+TEST(Loops, PowerThatIsKnown) {
+  expectLike([](double v) { return v * v; }, [](float v) { return power(v, 2.0f); });
+  expectLike([](double v) { return v * v * v; }, [](float v) { return power(v, 3.0f); });
 }
 
 /// Of numbers of each size and sign, and of those that standard functions name.
