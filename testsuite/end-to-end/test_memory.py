@@ -147,10 +147,11 @@ def test_planner_knows_what_lamb_takes(network, sizes, stages, frozen, models, t
     ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "1f1b", "all", 1.1),
     ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "zb-h1", "none", 1.1),
     ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "zb-h1", "all", 1.1),
+    ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1", "2bw", "none", 1.3),
     ("unet", ["--size", 64, "--width", 16], "1-1", "1f1b", "none", 1.1), ("vgg11", [], "1", "1f1b", "none", 1.02)])
 def test_planner_refuses_little_that_could_be_laid_out(network, sizes, stages, schedule, recompute, more, models, tmp_path):
     """What lives in a task alone is counted as it lives there; views, what is kept for the backward pass or sent, what lies over
-    something else and what input gradients have done with not again."""
+    something else, what input gradients have done with and weights that are sent not again."""
     options = ["--optimizer", "adam", "--schedule", schedule, "--stages", stages, "--minibatch", 64, "--microbatches", 4,
                "--recompute", recompute]
     model, workers = models(network, *sizes), len(stages.split("-"))
