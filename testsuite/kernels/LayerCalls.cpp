@@ -119,11 +119,13 @@ KernelMakers layerMakers() {
          return made<kernels::ConvolutionWeightGradient>(
              d, convolution(c), CALL { k(r, p[0], p[1], p[2], add); });
        }},
+#ifndef PDC_CUDA_KERNELS
       {"DepthwiseWeightGradient",
        [](auto &c, auto &d) {
-         return made<runtime::DepthwiseWeightGradient>(
+         return made<kernels::DepthwiseWeightGradient>(
              d, convolution(c), CALL { k(r, p[0], p[1], p[2], add); });
        }},
+#endif
       {"MatrixProduct",
        [](auto &c, auto &d) {
          return made<kernels::MatrixProduct>(
