@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
@@ -20,19 +20,14 @@ namespace pdc::runtime {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char *kIndex = "model.safetensors.index.json";
-
-/// Of the network, but not trained: frozen weights and buffers.
-static bool isKept(const Memory &memory) {
+bool isKept(const Memory &memory) {
   return memory.role == Role::constant && memory.initial == Initial::file;
 }
 
-static bool isSaved(const Memory &memory) {
+bool isSaved(const Memory &memory) {
   return memory.role == Role::weight || memory.role == Role::optimizer ||
          memory.role == Role::state || isKept(memory);
 }
-
-// Saving.
 
 static void writeText(const fs::path &path, const std::string &text) {
   FILE *file = std::fopen(path.c_str(), "wbe");
@@ -136,7 +131,8 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
   for (int rank = 0; rank < int(names.size()); ++rank)
     for (const std::string &name : names[rank])
       index["weight_map"][name] = partName(rank, program.ranks);
-  writeText(folder / kIndex, index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  writeText(folder / kCheckpointIndex,
+            index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   Json json = {{"step", state.step},
                {"epoch", state.epoch},
                {"cursor", state.cursor},
@@ -147,7 +143,10 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
                {"microbatch_size", program.microbatchSize},
                {"model", program.model},
                {"schedule", program.schedule},
-               {"options", state.options}};
+               {"options", state.options},
+               {"run", state.run},
+               {"samples", state.samples},
+               {"data", state.dataFiles}};
   // Of the weights in each part, where these are not the steps.
   for (int rank = 0; rank < int(names.size()); ++rank)
     if (!names[rank].empty() && updates[rank] != state.step - state.lossScale.leftOut)
@@ -161,9 +160,24 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
   writeText(folder / "state.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-/// Taken away where the checkpoint fails: it would keep a full disk full.
+/// `folder` is at no time without a checkpoint that it had, where the file system exchanges names;
+/// the one before it is then `partial`.
+static void takePlace(const fs::path &partial, const fs::path &folder) {
+  if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0)
+    return;
+  const fs::path old = partial.parent_path() / ("." + folder.filename().string() + ".old");
+  fs::remove_all(old);
+  if (fs::exists(folder))
+    fs::rename(folder, old);
+  fs::rename(partial, folder);
+  std::error_code ignored; // the checkpoint is there, whatever becomes of the one before
+  fs::remove_all(old, ignored);
+}
+
+/// Taken away in the end: where the checkpoint fails it would keep a full disk full, and else it is
+/// the one that stood there before.
 struct Unfinished {
-  const fs::path folder; ///< renamed where it does not; empty: another rank's
+  const fs::path folder; ///< empty: another rank's
 
   ~Unfinished() {
     std::error_code ignored;
@@ -177,8 +191,7 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
   char name[32];
   std::snprintf(name, sizeof name, "step-%06lld", (long long)state.step);
   fs::path folder = fs::path(directory) / name,
-           partial = fs::path(directory) / ("." + std::string(name) + ".partial"),
-           old = fs::path(directory) / ("." + std::string(name) + ".old");
+           partial = fs::path(directory) / ("." + std::string(name) + ".partial");
   std::vector<std::vector<std::string>> names;
   std::vector<const Memory *> own = ownMemories(program, control, names);
   requireFinite(program, executor, control, own, state.step);
@@ -202,198 +215,14 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
       writeIndexAndState(program, partial, names, updates, state);
       syncFolder(partial);
       // 3. Its name, last.
-      fs::remove_all(old);
-      if (fs::exists(folder))
-        fs::rename(folder, old);
-      fs::rename(partial, folder);
+      takePlace(partial, folder);
       syncFolder(directory);
-      std::error_code ignored; // the checkpoint is there, whatever becomes of the one before
-      fs::remove_all(old, ignored);
     }
     control.gather("", all);
   } catch (const fs::filesystem_error &error) {
     throw Error(directory, ": the checkpoint cannot be written: ", error.code().message());
   }
   return folder.string();
-}
-
-// Loading.
-
-constexpr const char *kOtherCheckpoint = "resume from another checkpoint of this model";
-
-static Json readJson(const fs::path &path) {
-  FileBytes file(path);
-  const char *text = reinterpret_cast<const char *>(file.bytes().data());
-  Json json = Json::parse(text, text + file.bytes().size(), nullptr, false);
-  if (!json.is_object())
-    throw Error(path.string(), ": is cut off or damaged: found ",
-                json.is_discarded() ? "no JSON" : json.type_name(), ", expected a JSON object; ",
-                kOtherCheckpoint);
-  return json;
-}
-
-/// A value as an error quotes it.
-static std::string valueText(const Json &json) {
-  if (json.is_structured())
-    return std::string("an ") + json.type_name();
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
-}
-
-/// Field `name` of state.json, a whole number from 0 to `most`.
-static uint64_t counter(const fs::path &path, const Json &json, const char *name,
-                        uint64_t most = kMostCounted) {
-  auto field = json.find(name);
-  if (field == json.end())
-    throw Error(path.string(), ": has no '", name, "', expected a whole number; ",
-                kOtherCheckpoint);
-  if (!field->is_number_unsigned() || field->get<uint64_t>() > most)
-    throw Error(path.string(), ": '", name, "' is ", valueText(*field),
-                ", expected a whole number from 0 to ", most, "; ", kOtherCheckpoint);
-  return field->get<uint64_t>();
-}
-
-static double scaleOf(const fs::path &path, const Json &json, const char *name) {
-  auto field = json.find(name);
-  if (field == json.end() || !field->is_number() || !(field->get<double>() > 0))
-    throw Error(path.string(), ": '", name, "' is ",
-                field == json.end() ? "not there" : valueText(*field),
-                ", expected a number above 0; ", kOtherCheckpoint);
-  return field->get<double>();
-}
-
-/// How often the weights in each part were updated, where that is not the number of steps.
-static std::map<std::string, int64_t> readUpdates(const fs::path &path, const Json &json) {
-  std::map<std::string, int64_t> updates;
-  if (auto parts = json.find("updates"); parts != json.end() && parts->is_object())
-    for (const auto &part : parts->items())
-      updates[part.key()] = int64_t(counter(path, *parts, part.key().c_str()));
-  return updates;
-}
-
-/// Who writes a checkpoint by hand may leave them out.
-static std::map<std::string, std::string> readOptions(const fs::path &path, const Json &json) {
-  std::map<std::string, std::string> options;
-  auto found = json.find("options");
-  if (found == json.end())
-    return options;
-  if (!found->is_object())
-    throw Error(path.string(), ": 'options' is ", valueText(*found), ", expected an object; ",
-                kOtherCheckpoint);
-  for (const auto &[name, value] : found->items()) {
-    const auto *text = value.get_ptr<const std::string *>();
-    if (!text)
-      throw Error(path.string(), ": option '", name, "' is ", valueText(value),
-                  ", expected a string; ", kOtherCheckpoint);
-    options[name] = *text;
-  }
-  return options;
-}
-
-TrainingState readState(const Program &program, const std::string &checkpoint) {
-  const fs::path path = fs::path(checkpoint) / "state.json";
-  const Json json = readJson(path);
-  TrainingState state;
-  state.step = int64_t(counter(path, json, "step"));
-  state.epoch = int64_t(counter(path, json, "epoch"));
-  state.cursor = int64_t(counter(path, json, "cursor"));
-  state.seed = counter(path, json, "seed", std::numeric_limits<uint64_t>::max());
-  if (json.contains("steps_left_out")) {
-    state.lossScale.goodSteps = int64_t(counter(path, json, "loss_scale_steps"));
-    state.lossScale.leftOut = int64_t(counter(path, json, "steps_left_out"));
-    state.lossScale.value = scaleOf(path, json, "loss_scale");
-    state.lossScale.divisor = scaleOf(path, json, "loss_divisor");
-  }
-  state.updates = std::max<int64_t>(0, state.step - state.lossScale.leftOut);
-  state.updatesOfParts = readUpdates(path, json);
-  state.options = readOptions(path, json);
-  // Who writes a checkpoint by hand may leave it out.
-  if (!json.contains("microbatch_size"))
-    return state;
-  int64_t size = int64_t(counter(path, json, "microbatch_size"));
-  if (size != program.microbatchSize)
-    throw Error(path.string(), ": was written with microbatches of ", size, " samples, expected ",
-                program.microbatchSize, " as the program has; run pdc with microbatches of ", size,
-                " samples");
-  return state;
-}
-
-/// Which file of its own folder holds each tensor.
-static std::map<std::string, std::string> readIndex(const fs::path &path) {
-  const Json json = readJson(path);
-  auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object())
-    throw Error(path.string(), ": 'weight_map' is ",
-                map == json.end() ? "missing" : valueText(*map),
-                ", expected an object of tensor name and file name; ", kOtherCheckpoint);
-  std::map<std::string, std::string> files;
-  for (const auto &[tensor, value] : map->items()) {
-    const auto *file = value.get_ptr<const std::string *>();
-    if (!file || fs::path(*file).filename() != *file || *file == ".." ||
-        file->find('\0') != std::string::npos)
-      throw Error(path.string(), ": the file of tensor '", tensor, "' is ", valueText(value),
-                  ", expected the name of a file in the same folder; ", kOtherCheckpoint);
-    files[tensor] = *file;
-  }
-  return files;
-}
-
-std::string newestCheckpoint(const std::string &given) {
-  const fs::path path = given;
-  std::error_code ignored;
-  if (fs::exists(path / "state.json", ignored))
-    return given;
-  fs::path best;
-  int64_t bestStep = -1;
-  for (const auto &entry : fs::directory_iterator(path, ignored)) {
-    std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || !fs::exists(entry.path() / "state.json", ignored))
-      continue;
-    int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
-    if (step > bestStep)
-      best = entry.path(), bestStep = step;
-  }
-  if (bestStep < 0)
-    throw Error(path.string(), ": holds no checkpoint, expected a folder step-NNNNNN with ",
-                "state.json, or one that holds such folders; give what --save wrote");
-  return best.string();
-}
-
-void loadTensors(const Program &program, const Executor &executor, const std::string &checkpoint,
-                 TrainingState &state, std::map<std::string, int64_t> &fingerprints) {
-  const fs::path path = checkpoint;
-  std::map<std::string, std::string> files = readIndex(path / kIndex);
-  std::map<std::string, std::unique_ptr<FileBytes>> opened;
-  std::map<std::string, std::map<std::string, TensorView>> tensors;
-  for (const Memory &memory : program.memories) {
-    if (!isSaved(memory))
-      continue;
-    auto file = files.find(memory.name);
-    // Of another split it may be no more than part of a constant.
-    if (file == files.end() && isKept(memory))
-      continue;
-    if (file == files.end())
-      throw Error((path / kIndex).string(), ": names no file for tensor '", memory.name,
-                  "', which rank ", program.rank, " needs; ", kOtherCheckpoint);
-    if (!opened[file->second]) {
-      opened[file->second] = std::make_unique<FileBytes>(path / file->second);
-      tensors[file->second] = readSafetensors(*opened[file->second]);
-    }
-    loadTensor(program, memory, executor, tensors[file->second], path / file->second,
-               kOtherCheckpoint, kOtherCheckpoint);
-    auto made = state.updatesOfParts.find(file->second);
-    if (made != state.updatesOfParts.end() && isTrained(program, memory))
-      state.updates = made->second;
-    opened[file->second]->release();
-  }
-  // Of the parts the first, too, which all ranks know.
-  std::set<std::string> read = {"state.json"};
-  if (!files.empty() && fs::exists(path / files.begin()->second))
-    read.insert(files.begin()->second);
-  for (const auto &[name, unused] : opened)
-    read.insert(name);
-  for (const std::string &name : read)
-    fingerprints[name] = fingerprintOf(path / name);
 }
 
 } // namespace pdc::runtime

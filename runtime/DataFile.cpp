@@ -103,15 +103,15 @@ static TensorView readNpy(const FileBytes &file) {
   TensorView view;
   std::string type = npyField(header, "descr", file.path()).substr(0, 5);
   static constexpr std::pair<const char *, Scalar> kTypes[] = {
-      {"u1", Scalar::u8},  {"b1", Scalar::flag}, {"i1", Scalar::i8},
-      {"i2", Scalar::i16}, {"i4", Scalar::i32},  {"i8", Scalar::i64},
-      {"f2", Scalar::f16}, {"f4", Scalar::f32},  {"f8", Scalar::f64}};
+      {"u1", Scalar::u8},   {"u2", Scalar::u16}, {"u4", Scalar::u32}, {"u8", Scalar::u64},
+      {"i1", Scalar::i8},   {"i2", Scalar::i16}, {"i4", Scalar::i32}, {"i8", Scalar::i64},
+      {"b1", Scalar::flag}, {"f2", Scalar::f16}, {"f4", Scalar::f32}, {"f8", Scalar::f64}};
   auto known = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto &pair) {
     return type.size() == 5 && type.substr(2, 2) == pair.first && type[4] == type[0];
   });
   if (known == std::end(kTypes) || !std::strchr("<>|=", type[1]))
     throw Error(file.path(), ": the NPY element type ", type,
-                " is not supported; write b1, u1, i1, i2, i4, i8, f2, f4 or f8");
+                " is not supported; write b1, u1, u2, u4, u8, i1, i2, i4, i8, f2, f4 or f8");
   view.type = known->second;
   view.bigEndian = type[1] == '>' && scalarBytes(view.type) > 1;
   view.shape = npyShape(npyField(header, "shape", file.path()), file.path());
@@ -138,19 +138,53 @@ static TensorView pick(const FileBytes &file, const std::string &input) {
   throw Error(file.path(), ": has no tensor '", input, "'; it holds ", names);
 }
 
+static bool isNpy(std::span<const std::byte> bytes) {
+  return bytes.size() >= 6 && std::memcmp(bytes.data(), "\x93NUMPY", 6) == 0;
+}
+
 DataFile openData(const std::string &path, const std::string &input) {
   DataFile data{std::make_unique<FileBytes>(path), {}};
   std::span<const std::byte> bytes = data.file->bytes();
   bool braced = bytes.size() > 8 && bytes[8] == std::byte{'{'};
-  if (bytes.size() >= 6 && std::memcmp(bytes.data(), "\x93NUMPY", 6) == 0)
+  if (isNpy(bytes))
     data.tensor = readNpy(*data.file);
   else if (isIdx(bytes) && !braced)
     data.tensor = readIdx(*data.file);
   else if (braced)
     data.tensor = pick(*data.file, input);
   else
-    throw Error(path, ": is neither IDX nor NPY nor safetensors");
+    throw Error(path,
+                ": is neither IDX nor NPY nor safetensors; of a file of bare numbers, as one "
+                "of tokens, say their type: ",
+                input, "=", path, ",type=u16");
   data.file->release(); // its header; samples are read where they are asked for
+  return data;
+}
+
+DataFile openNumbers(const std::string &path, Scalar type, int64_t skipped,
+                     std::vector<int64_t> shape) {
+  // Numbers may begin as gzipped data do.
+  const auto gzipped = path.ends_with(".gz") ? FileBytes::Gzip::ifSo : FileBytes::Gzip::never;
+  DataFile data{std::make_unique<FileBytes>(path, gzipped), {}};
+  const std::span<const std::byte> bytes = data.file->bytes();
+  if (isNpy(bytes))
+    throw Error(path, ": is NPY, which says the type of its numbers itself; leave type= and skip= "
+                      "out");
+  const int64_t each = scalarBytes(type), count = int64_t(bytes.size()) / each;
+  if (int64_t(bytes.size()) % each != 0)
+    throw Error(path, ": has ", bytes.size(), " bytes, expected numbers of ", each,
+                " bytes each; give their type, or another copy where it is cut off");
+  if (skipped > count)
+    throw Error(path, ": holds ", count, " numbers, of which skip=", skipped,
+                " leaves none; skip fewer");
+  shape[0] = 1;
+  const int64_t row = elementCount(shape);
+  shape[0] = (count - skipped) / row;
+  data.tensor = {.type = type,
+                 .shape = shape,
+                 .data = bytes.data() + skipped * each,
+                 .bytes = shape[0] * row * each};
+  data.file->release();
   return data;
 }
 

@@ -18,4 +18,9 @@ struct DataFile {
 /// field where something is wrong.
 DataFile openData(const std::string &path, const std::string &input);
 
+/// Numbers without a header, in this machine's order, gzipped where the name ends in .gz: as many
+/// rows of `shape`, whose first dimension they set, as there are behind those that are skipped.
+DataFile openNumbers(const std::string &path, Scalar type, int64_t skipped,
+                     std::vector<int64_t> shape);
+
 } // namespace pdc::runtime

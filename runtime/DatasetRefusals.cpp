@@ -59,22 +59,24 @@ void Dataset::requireShape(const Source &source) const {
 }
 
 /// Each of the specs names one.
-void Dataset::requireInputs(const std::vector<DataSpec> &specs,
-                            const std::vector<std::string> &names,
+void Dataset::requireInputs(const std::vector<DataSpec> &specs, const std::vector<InputRows> &rows,
                             const std::set<std::string> &shared) const {
-  const char *option = evaluation ? "--eval-data" : "--data";
   for (const DataSpec &spec : specs) {
-    if (std::ranges::count(names, spec.input) || (!evaluation && shared.contains(spec.input)))
+    if (std::ranges::count(rows, spec.input, &InputRows::input) ||
+        (!evaluation && shared.contains(spec.input)))
       continue;
     if (shared.contains(spec.input))
-      throw Error(option, " ", spec.input, "=", spec.file, ": input '", spec.input,
+      throw Error(option(), " ", spec.input, "=", spec.file, ": input '", spec.input,
                   "' is the same for all samples, and --data gives it; leave it out here");
+    std::set<std::string> names;
+    for (const InputRows &input : rows)
+      names.insert(input.input);
     std::string list;
     for (const std::string &name : names)
       list += " " + name;
     for (const std::string &name : shared)
       list += evaluation ? "" : " " + name;
-    throw Error(option, " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
+    throw Error(option(), " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
                 "', or nothing reads it; its inputs are", list);
   }
 }
@@ -85,10 +87,34 @@ std::string Dataset::place(const Source &source, int64_t sample) {
   return source.data.file->path() + ": " + of + "input '" + source.memory->name + "'";
 }
 
-void Dataset::refuse(const Source &source, int64_t sample, int64_t element) const {
-  bool isFloat = source.memory->element == ElementType::f32;
-  throw Error(place(source, sample), " holds at element ", element,
-              isFloat ? " nan, expected a number" : " a number that the input's type cannot hold",
+/// Labels are whole numbers, and what is computed from scaled ones would be none.
+void Dataset::requireType(const Source &source) const {
+  const Memory &memory = *source.memory;
+  const std::string input = std::string("input '") + memory.name + "'";
+  if (memory.element == ElementType::f16 || memory.element == ElementType::bf16)
+    throw Error(input, " ", shapeText({memory.shape.begin(), memory.shape.end()}),
+                " is stored in 16-bit floating point, which no data are converted to; run pdc "
+                "again with --precision fp32");
+  if (memory.element == ElementType::f32)
+    return;
+  if (!conversion(source.data.tensor.type, memory.element))
+    throw Error(source.data.file->path(), ": holds floating-point numbers and ", input,
+                " takes integers");
+  if (source.scaled)
+    throw Error(option(), " ", memory.name, "=", source.data.file->path(), ": ", input,
+                " takes integers, which mean= and std= do not scale; leave them out");
+}
+
+/// `value`: that element in the file.
+void Dataset::refuse(const Source &source, int64_t element, const std::byte *value) const {
+  const bool isFloat = source.memory->element == ElementType::f32;
+  const std::string number = numberText(source.data.tensor, value);
+  throw Error(place(source, element / source.elements), " holds at element ",
+              element % source.elements, " ", number, ", ",
+              !isFloat          ? "a number that the input's type cannot hold"
+              : number == "nan" ? "expected a number"
+                                : "which is none of f32",
+              !isFloat || !source.scaled || number == "nan" ? "" : " once mean= and std= scale it",
               "; correct the file");
 }
 
@@ -133,11 +159,11 @@ std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
 
 bool Dataset::holds(const Source &source, int64_t sample, int64_t value) const {
   const ElementType element = source.memory->element;
-  std::vector<std::byte> bytes(size_t(source.elements * elementBytes(element)));
-  source.convert(source,
-                 source.data.tensor.data +
-                     sample * source.elements * scalarBytes(source.data.tensor.type),
-                 bytes.data(), source.elements);
+  const int64_t stride = source.elements * scalarBytes(source.data.tensor.type);
+  std::vector<std::byte> bytes(size_t(source.elements * elementBytes(element))), buffer;
+  const std::byte *from =
+      source.data.file->read(source.data.tensor.data + sample * stride, size_t(stride), buffer);
+  source.convert(source, from, bytes.data(), source.elements);
   for (int64_t i = 0; i < source.elements; ++i)
     if (integerAt(bytes.data(), element, i) == value)
       return true;

@@ -45,7 +45,7 @@ int64_t fingerprintOf(const std::string &path) {
   return int64_t(hash >> 1);
 }
 
-FileBytes::FileBytes(const std::string &path) : name(path) {
+FileBytes::FileBytes(const std::string &path, Gzip gzip) : name(path) {
   int64_t size = 0;
   std::tie(file, size) = openFile(path);
   mapped = size_t(size);
@@ -57,7 +57,7 @@ FileBytes::FileBytes(const std::string &path) : name(path) {
     throw Error(path, ": cannot be mapped: ", std::strerror(reason));
   }
   view = {static_cast<const std::byte *>(mapping), mapped};
-  if (mapped >= 2 && view[0] == std::byte{0x1f} && view[1] == std::byte{0x8b})
+  if (gzip == Gzip::ifSo && mapped >= 2 && view[0] == std::byte{0x1f} && view[1] == std::byte{0x8b})
     inflate();
 }
 
@@ -67,15 +67,10 @@ FileBytes::~FileBytes() {
   close(file);
 }
 
-const std::byte *FileBytes::read(const std::byte *from, size_t count,
-                                 std::vector<std::byte> &buffer) const {
-  if (!inflated.empty())
-    return from;
-  buffer.resize(count);
+void FileBytes::readTo(std::byte *to, const std::byte *from, size_t count) const {
   size_t done = 0;
   while (done < count) {
-    ssize_t part =
-        pread(file, buffer.data() + done, count - done, off_t(from - view.data() + done));
+    ssize_t part = pread(file, to + done, count - done, off_t(from - view.data() + done));
     if (part < 0 && errno == EINTR)
       continue;
     if (part <= 0)
@@ -83,7 +78,32 @@ const std::byte *FileBytes::read(const std::byte *from, size_t count,
                   part < 0 ? std::strerror(errno) : "it has been cut off since it was opened");
     done += size_t(part);
   }
+}
+
+const std::byte *FileBytes::read(const std::byte *from, size_t count,
+                                 std::vector<std::byte> &buffer) const {
+  if (!mapping)
+    return from;
+  buffer.resize(std::max(buffer.size(), count));
+  readTo(buffer.data(), from, count);
   return buffer.data();
+}
+
+const std::byte *FileBytes::keep(const std::byte *from) {
+  const ptrdiff_t at = from - view.data();
+  if (mapping) {
+    held.resize(mapped);
+    readTo(held.data(), view.data(), mapped);
+    takeHeld();
+  }
+  return view.data() + at;
+}
+
+/// A page of the file that was read is in memory with its neighbours, up to two megabytes of them.
+void FileBytes::takeHeld() {
+  view = held;
+  munmap(mapping, mapped);
+  mapping = nullptr;
 }
 
 void FileBytes::release() const {
@@ -107,16 +127,16 @@ void FileBytes::inflate() {
   gzFile file = gzopen(name.c_str(), "rb");
   if (!file)
     throw Error(name, ": cannot be read as gzip data");
-  inflated.resize(inflatedSize());
+  held.resize(inflatedSize());
   size_t size = 0;
   for (int read = 1; read > 0 && size < kLimit; size += size_t(std::max(read, 0))) {
     std::byte next{};
-    bool isFull = size == inflated.size();
-    read = gzread(file, isFull ? &next : inflated.data() + size,
-                  isFull ? 1 : unsigned(std::min(inflated.size() - size, kMostAtOnce)));
+    bool isFull = size == held.size();
+    read = gzread(file, isFull ? &next : held.data() + size,
+                  isFull ? 1 : unsigned(std::min(held.size() - size, kMostAtOnce)));
     if (isFull && read > 0) {
-      inflated.resize(size + std::max(size / 2, size_t(1) << 20));
-      inflated[size] = next;
+      held.resize(size + std::max(size / 2, size_t(1) << 20));
+      held[size] = next;
     }
   }
   int status = Z_OK;
@@ -124,14 +144,11 @@ void FileBytes::inflate() {
   gzclose(file);
   if (size >= kLimit || status != Z_OK)
     throw Error(name, ": the gzip data is damaged or cut off after ", size, " bytes");
-  inflated.resize(size);
+  held.resize(size);
   // The guess is the files' own word.
-  if (inflated.capacity() > size + size / 8 + kSlack)
-    inflated.shrink_to_fit();
-  view = inflated;
-  // A page of it that was read is in memory with its neighbours, up to two megabytes of them.
-  munmap(mapping, mapped);
-  mapping = nullptr;
+  if (held.capacity() > size + size / 8 + kSlack)
+    held.shrink_to_fit();
+  takeHeld();
 }
 
 } // namespace pdc::runtime

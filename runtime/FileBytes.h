@@ -13,11 +13,12 @@ namespace pdc::runtime {
 /// when the file cannot be read.
 int64_t fingerprintOf(const std::string &path);
 
-/// The bytes of a file: mapped, or inflated when the file is gzipped.
+/// The bytes of a file: mapped, or held in memory: inflated when the file is gzipped.
 class FileBytes {
 public:
   /// Throws Error when the file cannot be read or its compressed data is damaged.
-  explicit FileBytes(const std::string &path);
+  enum class Gzip { ifSo, never };
+  explicit FileBytes(const std::string &path, Gzip gzip = Gzip::ifSo);
   ~FileBytes();
   FileBytes(const FileBytes &) = delete;
   FileBytes &operator=(const FileBytes &) = delete;
@@ -27,13 +28,17 @@ public:
   /// A part of `bytes()` for one use. Of a mapped file it is read into `buffer`: what is mapped and
   /// touched would stay in this process's memory. Throws Error where the file has been cut off.
   const std::byte *read(const std::byte *from, size_t count, std::vector<std::byte> &buffer) const;
+  /// Holds the whole file in memory; returns where `from`, a part of `bytes()`, then is.
+  const std::byte *keep(const std::byte *from);
   /// Gives back the memory of what has been touched of a mapped file.
   void release() const;
-  /// What stays in memory: inflated data.
-  int64_t heldBytes() const { return int64_t(inflated.capacity()); }
+  /// What stays in memory.
+  int64_t heldBytes() const { return int64_t(held.capacity()); }
 
 private:
   void inflate();
+  void readTo(std::byte *to, const std::byte *from, size_t count) const;
+  void takeHeld();
   size_t inflatedSize() const;
 
   std::string name;
@@ -41,7 +46,7 @@ private:
   int file = -1;
   void *mapping = nullptr;
   size_t mapped = 0;
-  std::vector<std::byte> inflated;
+  std::vector<std::byte> held;
 };
 
 } // namespace pdc::runtime

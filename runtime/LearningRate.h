@@ -18,6 +18,7 @@ public:
   double at(int64_t step) const;
 
 private:
+  std::string take(const std::string &field);
   enum class Kind { constant, step, cosine, linear };
   Kind kind = Kind::constant;
   double base = 0.01, gamma = 0.1;

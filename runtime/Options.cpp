@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <type_traits>
 
 namespace pdc::runtime {
 
@@ -14,13 +16,16 @@ static std::string refusal(const std::string &found, const std::string &expected
   return "found '" + found + "', expected " + expected;
 }
 
-static auto wholeNumber(int64_t least) {
+template <class Number = int64_t> static auto wholeNumber(std::type_identity_t<Number> least) {
   return [least](const std::string &text) -> std::string {
-    int64_t value = 0;
+    Number value = 0;
     auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (problem == std::errc() && end == text.data() + text.size() && value >= least)
       return "";
-    return refusal(text, "a whole number of at least " + std::to_string(least));
+    const bool isTooLarge = problem == std::errc::result_out_of_range && text[0] != '-';
+    return refusal(text, isTooLarge ? "a whole number of at most " +
+                                          std::to_string(std::numeric_limits<Number>::max())
+                                    : "a whole number of at least " + std::to_string(least));
   };
 }
 
@@ -92,19 +97,21 @@ static void addDecisiveOptions(CLI::App &app, Options &options) {
     return option;
   };
   noted(app.add_option("--lr", options.learningRate, "learning rate"))
-      ->check(number(0, 1e30, "a finite number of at least 0"));
+      ->check(number(0, 1e30, "a finite number of at least 0 and at most 1e30"));
   noted(app.add_option("--lr-schedule", options.schedule,
                        "constant|step|cosine|linear[,warmup=N]"));
   noted(app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient (0: any)"))
-      ->check(number(0, 1e30, "a finite number of at least 0"));
+      ->check(number(0, 1e30, "a finite number of at least 0 and at most 1e30"));
   noted(app.add_option("--order", options.order, "of samples: shuffled or file"))
       ->check(oneOf({"shuffled", "file"}));
 }
 
 static void addTrainingOptions(CLI::App &app, Options &options) {
-  app.add_option("--data", options.data,
-                 "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too; bytes that are to be "
-                 "floating-point numbers are divided by 255")
+  app.add_option(
+         "--data", options.data,
+         "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too; bytes that are to be "
+         "floating-point numbers are divided by 255. Of bare numbers, as tokens: "
+         "INPUT=FILE,type=u16[,skip=N]")
       ->allow_extra_args(false)
       ->check(dataSpec);
   app.add_option("--eval-data", options.evaluationData, "the same, for evaluation after each epoch")
@@ -119,7 +126,8 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--metric", options.metric,
                  "accuracy or perplexity (accuracy, where the loss has classes)")
       ->check(oneOf({"accuracy", "perplexity"}));
-  app.add_option("--seed", options.seed, "of sample order and dropout (0)")->check(wholeNumber(0));
+  app.add_option("--seed", options.seed, "of sample order and dropout (0)")
+      ->check(wholeNumber<uint64_t>(0));
   app.add_option("--weights", options.weights,
                  "initial weights (weights.safetensors of the model)")
       ->check(named);
@@ -200,9 +208,13 @@ std::string findBeside(const std::string &file) {
   std::error_code ignored;
   std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (int up = 0; up < 3 && !folder.empty(); ++up, folder = folder.parent_path())
+  for (int up = 0; up < 3 && !folder.empty(); ++up, folder = folder.parent_path()) {
     if (std::filesystem::exists(folder / file, ignored))
       return (folder / file).string();
+    // What is above the folder that pdc wrote is not the program's.
+    if (std::filesystem::exists(folder / "plan.json", ignored))
+      break;
+  }
   return "";
 }
 

@@ -15,17 +15,23 @@ namespace pdc::runtime {
 using Json = nlohmann::json;
 
 int64_t scalarBytes(Scalar type) {
-  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8, 2, 2, 1};
+  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8, 2, 2, 1, 2, 4, 8};
   return kBytes[int(type)];
 }
 
 static constexpr std::pair<const char *, Scalar> kTypes[] = {
-    {"U8", Scalar::u8},     {"I8", Scalar::i8},   {"I16", Scalar::i16}, {"I32", Scalar::i32},
-    {"I64", Scalar::i64},   {"F32", Scalar::f32}, {"F64", Scalar::f64}, {"F16", Scalar::f16},
-    {"BF16", Scalar::bf16}, {"BOOL", Scalar::flag}};
+    {"U8", Scalar::u8},     {"I8", Scalar::i8},     {"I16", Scalar::i16}, {"I32", Scalar::i32},
+    {"I64", Scalar::i64},   {"F32", Scalar::f32},   {"F64", Scalar::f64}, {"F16", Scalar::f16},
+    {"BF16", Scalar::bf16}, {"BOOL", Scalar::flag}, {"U16", Scalar::u16}, {"U32", Scalar::u32},
+    {"U64", Scalar::u64}};
 
 const char *scalarName(Scalar type) {
   return std::ranges::find(kTypes, type, &std::pair<const char *, Scalar>::second)->first;
+}
+
+std::optional<Scalar> scalarNamed(std::string_view name) {
+  const auto *known = std::ranges::find(kTypes, name, &std::pair<const char *, Scalar>::first);
+  return known == std::end(kTypes) ? std::nullopt : std::optional(known->second);
 }
 
 int64_t elementCount(const std::vector<int64_t> &shape) {
@@ -53,12 +59,11 @@ static TensorView readEntry(const std::string &path, const std::string &name, co
   int64_t begin = 0, end = 0;
   try {
     std::string type = entry.at("dtype");
-    auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
-                              [&](const auto &pair) { return pair.first == type; });
-    if (known == std::end(kTypes))
+    const std::optional<Scalar> known = scalarNamed(type);
+    if (!known)
       throw refuse("dtype " + type +
                    " is not supported; write it as F16, BF16, F32, F64, U8 or an integer");
-    view.type = known->second;
+    view.type = *known;
     for (const Json &size : entry.at("shape").get_ref<const Json::array_t &>())
       view.shape.push_back(whole(size));
     begin = whole(entry.at("data_offsets").at(0));

@@ -5,16 +5,20 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pdc::runtime {
 
-enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64, f16, bf16, flag };
+enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64, f16, bf16, flag, u16, u32, u64 };
 int64_t scalarBytes(Scalar type);
 /// As safetensors files spell it.
 const char *scalarName(Scalar type);
+/// Of such a name; nothing where it is none.
+std::optional<Scalar> scalarNamed(std::string_view name);
 
 /// A tensor inside a file, row-major. `bigEndian` only where its format is (IDX).
 struct TensorView {

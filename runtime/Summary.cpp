@@ -54,8 +54,9 @@ struct ProcessMemory {
   double held() const { return own - empty - data - trace; }
 
   std::string text() const {
+    constexpr double kTold = 5e5; // else it would be 0 MB
     return ranks() + " " + megabytes(held()) + " of " + megabytes(planned) + " planned" +
-           (data > 0 ? " and " + megabytes(data) + " of data" : "") +
+           (data >= kTold ? " and " + megabytes(data) + " of data" : "") +
            (trace > 0 ? " and " + megabytes(trace) + " for the trace" : "");
   }
 
@@ -118,17 +119,6 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
           "beyond an empty program: " + held};
 }
 
-void Trainer::nameFiles() {
-  for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
-                                    {"checkpoint", checkpoint},
-                                    {"log", progress->isLogged() ? options.log : ""}})
-    if (!where.empty())
-      progress->line(what + ": " + where);
-  std::string plan = fromHere(findBeside("plan.json"));
-  if (state.step > firstStep && !options.trace.empty() && !plan.empty())
-    progress->line("where this run differs from its plan: pdc-prove " + plan + " " + options.trace);
-}
-
 void Trainer::summarise() {
   std::string memoryJson;
   std::vector<std::string> memory = describeMemory(memoryJson);
@@ -162,15 +152,29 @@ void Trainer::summarise() {
   }
   for (const std::string &line : memory)
     progress->line(line);
-  nameFiles();
+  std::snprintf(text, sizeof text, ", \"predicted_step_seconds\": %.9f, ",
+                program.secondsPerMinibatch);
+  progress->log(json + text + memoryJson + "}");
+}
+
+/// Behind what they hold.
+void Trainer::nameFiles() {
+  if (!progress)
+    return;
+  for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
+                                    {"checkpoint", checkpoint},
+                                    {"log", progress->isLogged() ? options.log : ""}})
+    if (!where.empty())
+      progress->line(what + ": " + where);
+  std::string plan = fromHere(findBeside("plan.json"));
+  if (state.step > firstStep && !options.trace.empty() && !plan.empty())
+    progress->line("where this run differs from its plan: pdc-prove " + plan + " " + options.trace);
   std::string file = fromHere(findBeside("plan.txt"));
+  char text[400];
   std::snprintf(text, sizeof text, "plan: %s, ranks %d, microbatches %lld of %lld samples%s",
                 program.schedule, program.ranks, (long long)program.microbatches,
                 (long long)program.microbatchSize, file.empty() ? "" : "; ");
   progress->line(text + file);
-  std::snprintf(text, sizeof text, ", \"predicted_step_seconds\": %.9f, ",
-                program.secondsPerMinibatch);
-  progress->log(json + text + memoryJson + "}");
 }
 
 /// Last, where a signal ended the run early: where it stands and how it goes on.

@@ -1,13 +1,15 @@
 #include "runtime/Trainer.h"
 
+#include "runtime/CheckpointFolder.h"
 #include "runtime/Error.h"
 #include "runtime/MemoryTensors.h"
-#include "runtime/NamedNumbers.h"
 #include "runtime/ReplacedFile.h"
 #include "runtime/SharedFolder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -64,7 +66,7 @@ static TrainingState beginningOf(const Program &program, Options &options, std::
 
 Trainer::Trainer(const Program &program, const Options &given, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : started(memoryInUse()), program(program), options(given),
+    : started(memoryInUse()), program(program), options(agreedOptions(program, given, control)),
       state(beginningOf(program, options, takenOver)), control(control), tells(program.rank == 0),
       arena(program, accelerator), data(program, specs(options.data), false, control),
       tuning(makeTuning(options, accelerator, program.rank)),
@@ -72,9 +74,16 @@ Trainer::Trainer(const Program &program, const Options &given, Transport &transp
   if (!options.evaluationData.empty())
     evaluationData =
         std::make_unique<Dataset>(program, specs(options.evaluationData), true, control);
+  const bool isTakenOver = !given.decisive.contains("--clip-norm");
   if (program.asynchronous && options.clipNorm > 0)
-    throw Error("--clip-norm needs a common step of all ranks, which schedule ", program.schedule,
-                " does not have; use a synchronous schedule");
+    throw Error("--clip-norm ", options.clipNorm,
+                isTakenOver ? ", which the checkpoint tells," : "",
+                " needs a common step of all ranks, which schedule ", program.schedule,
+                " does not have; use a synchronous schedule",
+                isTakenOver ? ", or leave it out by --clip-norm 0" : "");
+  if (options.metric == "perplexity" && data.hasNoClasses())
+    throw Error("--metric perplexity: is of predicted classes, and the program's loss (mse, l1 or "
+                "bce_with_logits) has none; leave it out");
 }
 
 /// When the timelines of all ranks begin: on the host of rank 0 the very moment, so that what one
@@ -92,19 +101,34 @@ Seconds Trainer::agreeOnZero() {
   return sameClock ? std::strtod(all.front().c_str(), nullptr) : now();
 }
 
+/// What pdc wrote beside the program; one of that name elsewhere, as in the current folder, is not
+/// the program's.
+static std::string fileOfProgram(const Program &program, Initial initial, const char *name) {
+  std::string path = findBeside(name);
+  if (path.empty() && std::ranges::count(program.memories, initial, &Memory::initial) > 0) {
+    std::error_code ignored;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+    throw Error((self.parent_path() / name).string(),
+                ": is not there, nor in the folder above, "
+                "where pdc wrote it with the program; run pdc again",
+                initial == Initial::file ? ", or give --weights FILE" : "");
+  }
+  return path;
+}
+
 bool Trainer::run() {
   std::optional<SavingLock> lock;
   if (program.rank == 0 && !options.save.empty())
     lock.emplace(options.save);
   // 1. Weights, then the state of an earlier run over them.
-  std::string weights =
-      options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
-  std::string constants = findBeside("constants.safetensors");
+  const std::string weights = options.weights.empty()
+                                  ? fileOfProgram(program, Initial::file, "weights.safetensors")
+                                  : options.weights;
   // A program that reads none may be told of any.
   if (std::error_code ignored; std::filesystem::exists(weights, ignored))
     loaded["weights"] = fingerprintOf(weights);
-  loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights,
-              constants.empty() ? "constants.safetensors" : constants);
+  loadInitial(program, executor, weights,
+              fileOfProgram(program, Initial::constants, "constants.safetensors"));
   data.loadShared(executor);
   if (!options.resume.empty()) {
     loadTensors(program, executor, options.resume, state, loaded);
@@ -117,6 +141,7 @@ bool Trainer::run() {
   arena.populate();
   planSteps();
   agree();
+  beginSaving();
   executor.start();
   control.timeout = options.timeout > 0 ? options.timeout : 300;
   control.running = true;
@@ -131,8 +156,9 @@ bool Trainer::run() {
   if (evaluationData && evaluatedAt != state.step && !stopped)
     evaluate();
   keepTuning();
-  writeTimelines();
   summarise();
+  writeTimelines();
+  nameFiles();
   tellTheEnd();
   control.setActivity({"ends"});
   control.finish();
@@ -149,93 +175,6 @@ void Trainer::train() {
     if (state.cursor == 0 && evaluationData && state.step < totalSteps && !stopped)
       evaluate();
   }
-}
-
-void Trainer::planSteps() {
-  data.seed = state.seed;
-  data.shuffle = options.order == "shuffled";
-  perEpoch = data.microbatches();
-  if (perEpoch == 0)
-    perEpoch = program.microbatches; // a model without data inputs
-  auto stepsOf = [size = program.microbatches](int64_t microbatches) {
-    return (microbatches + size - 1) / size;
-  };
-  if (state.epoch > kMostCounted / perEpoch)
-    throw Error("--resume: the checkpoint stands in epoch ", state.epoch, " of ", perEpoch,
-                " microbatches each, expected at most ", kMostCounted,
-                " microbatches in all; resume from another checkpoint");
-  if (state.cursor >= perEpoch)
-    throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
-                " of an epoch and the data has ", perEpoch, "; give the data it was made with");
-  // A checkpoint may be of another number of microbatches per step: what is left of its epoch
-  // counts.
-  const int64_t epochsLeft = std::max<int64_t>(options.epochs, 1) - state.epoch;
-  totalSteps = state.step;
-  if (epochsLeft > 0 &&
-      (__builtin_mul_overflow(epochsLeft - 1, stepsOf(perEpoch), &totalSteps) ||
-       __builtin_add_overflow(totalSteps, state.step + stepsOf(perEpoch - state.cursor),
-                              &totalSteps)))
-    throw Error("--epochs ", options.epochs, ": makes more steps than can be counted");
-  if (options.steps > 0)
-    totalSteps = options.steps;
-  firstStep = told = state.step;
-  toldEpoch = state.epoch, toldCursor = state.cursor;
-  rate = LearningRate(options.learningRate.value_or(program.learningRate), options.schedule,
-                      totalSteps);
-  if (!tells)
-    return;
-  progress = std::make_unique<Progress>(options.progress, options.log, !options.resume.empty(),
-                                        state.step, totalSteps);
-  if (!options.resume.empty())
-    progress->line("resumed at step " + std::to_string(state.step) +
-                   (takenOver.empty() ? "" : ", as before with " + takenOver));
-  if (state.step >= totalSteps)
-    progress->line("nothing is left to train: the checkpoint stands at step " +
-                   std::to_string(state.step) + " and the run ends at step " +
-                   std::to_string(totalSteps) + "; ask for more --steps or --epochs to go on");
-  if (data.remainder() > 0 && data.samples() > 0)
-    progress->line(grouped(data.remainder()) + " of " + grouped(data.samples()) +
-                   " samples do not fill a microbatch of " +
-                   std::to_string(program.microbatchSize) + ": each epoch leaves so many out");
-  if (evaluationData && evaluationData->remainder() > 0)
-    progress->line("evaluation leaves out " + grouped(evaluationData->remainder()) +
-                   (evaluationData->remainder() == 1 ? " sample" : " samples"));
-}
-
-/// The same plan, options and state on every rank.
-void Trainer::agree() {
-  std::ostringstream mine;
-  mine << "plan " << program.planHash << ", " << program.ranks << " ranks, contract "
-       << program.contractVersion << ", step " << state.step << " of " << totalSteps << ", epoch "
-       << state.epoch << ", microbatch " << state.cursor << " of " << perEpoch << ", seed "
-       << state.seed << ", " << options.order << ", clip " << options.clipNorm << ", "
-       << options.saveEvery << (options.save.empty() ? "" : " saves")
-       << (evaluationData ? " evaluates" : "") << ", lr " << options.learningRate.value_or(-1)
-       << " " << options.schedule << (options.trace.empty() ? "" : ", traces")
-       << (options.record.empty() ? "" : ", records");
-  std::vector<std::string> all;
-  control.gather(mine.str(), all);
-  for (size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all[0])
-      throw Error("rank ", rank, " and rank 0 are not of one run: (", all[rank], ") and (", all[0],
-                  "); start all ranks from the same build with the same options and files");
-  agreeOnFiles();
-}
-
-/// Ranks may have copies of their own, and not all of them.
-void Trainer::agreeOnFiles() {
-  std::string mine;
-  for (const auto &[name, fingerprint] : loaded)
-    mine += namedNumber(name, fingerprint);
-  std::vector<std::string> all;
-  control.gather(mine, all);
-  std::map<std::string, std::pair<int64_t, int>> first;
-  for (int rank = 0; rank < int(all.size()); ++rank)
-    for (const auto &[name, found] : namedNumbers(all[rank], rank))
-      if (auto [known, isNew] = first.try_emplace(name, found, rank);
-          !isNew && known->second.first != found)
-        throw Error("ranks ", known->second.second, " and ", rank, " have read different files '",
-                    name, "'; give all ranks the same --weights and --resume");
 }
 
 void Trainer::trainStep() {
@@ -314,6 +253,8 @@ void Trainer::save() {
   state.lossScale = executor.lossScale;
   state.updates = executor.updatesMade();
   state.options = options.decisive;
+  state.samples = data.samples();
+  state.dataFiles = data.files();
   checkpoint = saveCheckpoint(program, executor, control, options.save, state);
   savedAt = state.step;
   if (progress) {
@@ -333,8 +274,14 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
   if (path.empty())
     return;
   std::optional<ReplacedFile> file;
-  if (tells && !(file.emplace(path).text() << begin))
-    throw Error(path, ": cannot be written");
+  int reason = 0;
+  auto write = [&](const std::string &text) {
+    errno = 0;
+    if (!(file->text() << text) && reason == 0)
+      reason = errno;
+  };
+  if (tells)
+    file.emplace(path), write(begin);
   std::vector<std::string> counts, all;
   control.gather(std::to_string(executor.timeline().parts()), counts);
   bool first = true;
@@ -343,14 +290,16 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
       control.collect(rank == program.rank ? textOf(part) : "", all);
       if (!tells)
         continue;
-      file->text() << (first || all[rank].empty() ? "" : separator) << all[rank];
+      write((first || all[rank].empty() ? "" : separator) + all[rank]);
       first = first && all[rank].empty();
     }
   if (!tells)
     return;
-  file->text() << end;
+  write(end);
+  errno = 0;
   if (!file->takePlace())
-    throw Error(path, ": cannot be written");
+    throw Error(path, ": cannot be written: ", std::strerror(reason ? reason : errno),
+                "; all else is done");
 }
 
 void Trainer::writeTimelines() {

@@ -14,6 +14,10 @@
 
 namespace pdc::runtime {
 
+/// What this rank was told, once all ranks have been told the same. Throws Error that names the
+/// option that differs.
+const Options &agreedOptions(const Program &program, const Options &given, Control &control);
+
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {
 public:
@@ -27,6 +31,10 @@ private:
   void agree();
   Seconds agreeOnZero();
   void planSteps();
+  void countSteps();
+  void tellBeginning();
+  void compareData();
+  void beginSaving();
   void train();
   void trainStep();
   void trainSegment();

@@ -138,6 +138,8 @@ def test_samples_of_a_partial_batch_count(kind, criterion, stages, replicas, tmp
     run = pipeline.train(project, tmp_path / "run", *(word for entry in data for word in ("--eval-data", entry)), "--lr", 0, data=data, steps=1)
     found = [record for record in run.records if "evaluation_loss" in record][-1]
     assert found["evaluation_loss"] == pytest.approx(criterion(network(x), target).item(), rel=1e-5)
+    refused = pipeline.train(project, tmp_path / "run", "--metric", "perplexity", data=data, steps=1, check=False)
+    assert refused.returncode == 1 and "--metric perplexity: is of predicted classes" in refused.stderr
     assert found["samples"] == 10 and found["predictions"] == 200
     assert "leaves out" not in run.output
 

@@ -128,6 +128,21 @@ def test_logs_go_on(tmp_path):
     assert [record["step"] for record in records if "epoch" in record] == [1, 2, 3]
 
 
+def test_a_trace_that_does_not_fit_loses_nothing_else(tmp_path):
+    """The summary is told and logged before it is written, and the reason is."""
+    *_, data = draw(tmp_path)
+    project = compile_model(tmp_path, "net")
+    pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
+    words = [str(project / "build/all_stages"), *(word for entry in data for word in ("--data", entry)), "--transport", "local"]
+    for option, epochs in (("--trace", 100), ("--record", 600)):
+        logged = ["--log", str(tmp_path / "log")] if option == "--trace" else []
+        command = [*words, "--epochs", str(epochs), *logged, option, str(tmp_path / "written")]
+        result = pipeline.run("bash", "-c", f"ulimit -f 60; exec {' '.join(command)}", check=False)
+        assert result.returncode == 1 and result.stderr == f"error: {tmp_path}/written: cannot be written: File too large; all else is done\n"
+        assert f"trained to step {3 * epochs}" in result.stdout and not (tmp_path / "written").exists()
+    assert pipeline.read_log(tmp_path / "log")[-1]["summary"]
+
+
 def test_what_evaluation_refuses_loses_no_weights(tmp_path):
     *_, data = draw(tmp_path)
     wrong = numpy.load(tmp_path / "data/labels.npy")

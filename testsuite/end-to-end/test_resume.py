@@ -74,3 +74,44 @@ def test_weights_that_are_no_numbers(models, tmp_path):
     with pytest.raises(AssertionError, match="broken.safetensors: tensor '.*' holds at element 2 nan or infinity"):
         pipeline.train(project, tmp_path / "run", "--weights", tmp_path / "broken.safetensors", steps=1,
                        data=[f"input={images}", f"labels={labels}"])
+
+
+def test_another_optimizer_is_named(models, tmp_path):
+    images, labels = pipeline.draw_images(tmp_path, 16, (784,), 10)
+    data = [f"input={images}", f"labels={labels}"]
+    made = {kind: pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / kind, "--minibatch", 8, "--optimizer", kind)
+            for kind in ("momentum", "adam", "sgd")}
+    saved = {kind: pipeline.train(project, tmp_path / f"{kind}-run", data=data, steps=1).checkpoint for kind, project in made.items()}
+    for program, of, says in (("adam", "momentum", "is of a run with optimizer momentum or nesterov (momentum), and this program's is "
+                                                   "adam, adamw or lamb (exp_avg, exp_avg_sq); resume with the program of that run"),
+                              ("momentum", "sgd", "is of a run with optimizer sgd, which has no states, and this program's is momentum")):
+        result = pipeline.train(made[program], tmp_path / "refused", "--resume", saved[of], data=data, steps=2, check=False)
+        assert result.returncode == 1 and f"{saved[of]}/model.safetensors.index.json: {says}" in result.stderr, result.stderr
+    # States that the program does not have are left behind.
+    assert len(pipeline.train(made["sgd"], tmp_path / "less", "--resume", saved["adam"], data=data, steps=2).losses) == 1
+
+
+def test_weights_are_the_program_s(models, tmp_path):
+    """Not those that lie in the current folder, or above the program's."""
+    images, labels = pipeline.draw_images(tmp_path, 8, (784,), 10)
+    project = pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / "project", "--minibatch", 8)
+    pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
+    (project / "weights.safetensors").rename(tmp_path / "weights.safetensors")
+    result = pipeline.train(project, tmp_path / "run", steps=1, data=[f"input={images}", f"labels={labels}"], check=False, cwd=tmp_path)
+    assert result.returncode == 1 and result.stderr == (
+        f"error: {project}/build/weights.safetensors: is not there, nor in the folder above, where pdc wrote it with the program; "
+        "run pdc again, or give --weights FILE\n")
+
+
+def test_token_files(tmp_path):
+    """Bare numbers, as tokenizers write them: labels are the tokens behind, and train as arrays of the same do."""
+    tokens = numpy.random.default_rng(1).integers(0, 50, 8 * 16 + 5).astype(numpy.uint16)
+    tokens.tofile(tmp_path / "train.bin")
+    numpy.save(tmp_path / "input.npy", tokens[:128].reshape(8, 16).astype(numpy.int64))
+    numpy.save(tmp_path / "labels.npy", tokens[1:129].reshape(8, 16))
+    model = pipeline.export("gpt2", tmp_path / "model.onnx", "--layers", 1, "--width", 16, "--heads", 2, "--vocabulary", 50, "--sequence", 16)
+    project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", 4)
+    arrays = pipeline.train(project, tmp_path / "arrays", data=[f"input={tmp_path}/input.npy", f"labels={tmp_path}/labels.npy"], steps=3)
+    bare = pipeline.train(project, tmp_path / "bare", data=[f"input={tmp_path}/train.bin,type=u16", f"labels={tmp_path}/train.bin,type=u16,skip=1"],
+                          steps=3)
+    assert bare.losses == arrays.losses

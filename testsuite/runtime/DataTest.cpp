@@ -75,6 +75,12 @@ TEST_F(Data, MappedFilesAreReadAndInflatedOnesKept) {
   EXPECT_EQ(inflated.read(inflated.bytes().data() + 10, 20, buffer), inflated.bytes().data() + 10);
   // Not a byte more than the data.
   EXPECT_EQ(inflated.heldBytes(), 1 << 20);
+  // What is kept is in memory alone, at the same place of the file.
+  FileBytes kept(write(text, "kept"));
+  const std::byte *ten = kept.keep(kept.bytes().data() + 10);
+  EXPECT_EQ(kept.heldBytes(), 1 << 20);
+  fs::resize_file(kept.path(), 100);
+  EXPECT_EQ(std::memcmp(kept.read(ten, 20, buffer), text.data() + 10, 20), 0);
   // A file that shrinks while it is read is an error, not a signal.
   fs::resize_file(mapped.path(), 100);
   try {
@@ -97,6 +103,15 @@ TEST_F(Data, ReadsEachFormatAndItsGzippedForm) {
   DataFile array = openData(
       write(npy("{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }", "aabbcc")), "x");
   EXPECT_EQ(array.tensor.shape, (std::vector<int64_t>{3}));
+  for (const char *type : {"U16", "U32", "U64"}) {
+    const int bytes = std::atoi(type + 1) / 8;
+    const std::string header = std::string(R"({"x":{"dtype":")") + type +
+                               R"(","shape":[2],"data_offsets":[0,)" + std::to_string(2 * bytes) +
+                               "]}}";
+    const std::string data(size_t(2 * bytes), 'a');
+    EXPECT_EQ(scalarName(openData(write(tensors(header, data)), "x").tensor.type),
+              std::string_view(type));
+  }
   DataFile named =
       openData(write(tensors(R"({"x":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]},)"
                              R"("y":{"dtype":"U8","shape":[1],"data_offsets":[4,5]}})",
@@ -204,6 +219,24 @@ TEST(DataSpecText, KnowsItsFields) {
   EXPECT_THROW(parseDataSpec("file.npy"), Error);
   EXPECT_THROW(parseDataSpec("x=file,std=0"), Error);
   EXPECT_THROW(parseDataSpec("x=file,mean=a"), Error);
+  EXPECT_FALSE(parseDataSpec("input=a").scales);
+  EXPECT_TRUE(parseDataSpec("input=a,mean=0").scales);
+  spec = parseDataSpec("tokens=train.bin,type=u16,skip=1");
+  EXPECT_EQ(spec.file, "train.bin");
+  EXPECT_EQ(spec.type, Scalar::u16);
+  EXPECT_EQ(spec.skipped, 1);
+  for (auto [text, says] :
+       {std::pair("x=", "found 'x=', expected the name of a file behind 'x='"),
+        {"x=file,std=1e-45", "'std=1e-45' a finite number above 0 that numbers can be divided by"},
+        {"x=file,type=U16", "'type=U16' one of u8, u16"},
+        {"x=file,type=u16,skip=-1", "'skip=-1' a whole number of at least 0"},
+        {"x=file,skip=1", "expected with skip= the type"}})
+    try {
+      parseDataSpec(text);
+      ADD_FAILURE() << text;
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
 }
 
 /// PyTorch's GradScaler by its documentation: growth factor 2 after 2000 steps, backoff 1/2.
@@ -254,5 +287,17 @@ TEST(LearningRates, FollowTheirSchedules) {
   LearningRate steps(1, "step,size=2,gamma=0.5", 10);
   EXPECT_DOUBLE_EQ(steps.at(2), 1);
   EXPECT_DOUBLE_EQ(steps.at(5), 0.25);
-  EXPECT_THROW(LearningRate(1, "cosine,warmup=x", 10), Error);
+  for (auto [schedule, says] :
+       {std::pair("cosine,warmup=x", "found 'warmup=x', expected a whole number from 0 to 1e15"),
+        {"cosine,warmup=-1", "found 'warmup=-1', expected a whole number from 0"},
+        {"step,size=0", "found 'size=0', expected a whole number from 1"},
+        {"step,gamma=nan", "found 'gamma=nan', expected a number from 0 to 1e15"},
+        {"cosine,gamma=0.5", "found 'gamma=0.5', expected warmup=N"},
+        {"exponential", "'exponential' is not known; expected constant|step"}})
+    try {
+      LearningRate(1, schedule, 10);
+      ADD_FAILURE() << schedule;
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
 }

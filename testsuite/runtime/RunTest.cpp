@@ -171,6 +171,51 @@ TEST_F(ToyProcesses, RefusalIsToldOnce) {
   EXPECT_EQ(errors.find("error: --data", first + 1), std::string::npos) << errors;
 }
 
+/// What one of two ranks is told alone is named, whatever it is.
+TEST_F(ToyProcesses, RefuseOptionsThatDiffer) {
+  writeData(folder, 64);
+  const Shape shape = {.stages = 2};
+  const std::string x = "x=" + folder.string() + "/x.npy", y = "y=" + folder.string() + "/y.npy";
+  const std::string saved = folder / "saved";
+  ASSERT_EQ(run(shape, 64, {"--steps", "1", "--save", saved}), 0) << errors;
+  struct Case {
+    int rank;
+    std::vector<std::string> words;
+    std::string says;
+  };
+  const std::string one = "rank 1 was started ", zero = " and rank 0 ";
+  for (const Case &given :
+       {Case{0,
+             {"--eval-data", x, "--eval-data", y},
+             one + "without --eval-data" + zero + "with --eval-data;"},
+        Case{1,
+             {"--eval-data", x, "--eval-data", y},
+             one + "with --eval-data" + zero + "without --eval-data;"},
+        Case{1, {"--resume", saved}, one + "with --resume" + zero + "without --resume;"},
+        Case{1, {"--save", saved}, one + "with --save" + zero + "without --save;"},
+        Case{0, {"--save", saved}, one + "without --save" + zero + "with --save;"},
+        Case{0, {"--steps", "5"}, one + "without --steps" + zero + "with --steps 5;"},
+        Case{1,
+             {"--clip-norm", "0.5"},
+             one + "with --clip-norm 0.5" + zero + "with --clip-norm 0;"}}) {
+    std::string line = "timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none";
+    for (int rank : {0, 1}) {
+      line += std::string(rank ? " :" : "") + " -n 1 " PDC_TOY_MAIN " '" + shapeText(shape) + "'";
+      const std::vector<std::string> words =
+          command(rank == given.rank ? given.words : std::vector<std::string>());
+      for (size_t i = 1; i < words.size(); ++i)
+        line += " " + words[i];
+    }
+    const int status = std::system((line + " 2> " + (folder / "errors").string()).c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << given.says;
+    std::ifstream file(folder / "errors");
+    errors.assign(std::istreambuf_iterator<char>(file), {});
+    EXPECT_NE(errors.find("error: " + given.says + " start all ranks with the same options"),
+              std::string::npos)
+        << errors << "does not say " << given.says;
+  }
+}
+
 /// Each in a folder of its own, as on hosts that share none.
 TEST_F(ToyProcesses, RefuseAFolderThatIsNotShared) {
   writeData(folder, 64);

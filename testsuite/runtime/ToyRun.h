@@ -31,9 +31,9 @@ protected:
   std::vector<std::string> command(std::vector<std::string> arguments) {
     std::vector<std::string> words = {"toy",
                                       "--data",
-                                      "x=" + folder.string() + "/x.npy",
+                                      "x=" + folder.string() + "/" + xFile,
                                       "--data",
-                                      "y=" + folder.string() + "/y.npy",
+                                      "y=" + folder.string() + "/" + yFile,
                                       "--order",
                                       "file",
                                       "--progress",
@@ -117,7 +117,7 @@ protected:
   }
 
   fs::path folder;
-  std::string errors, progress = "none";
+  std::string errors, progress = "none", xFile = "x.npy", yFile = "y.npy";
   bool mpi = false;
 };
 
