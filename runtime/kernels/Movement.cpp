@@ -85,21 +85,48 @@ static void transpose(const StridedCopyFields &f, int threads, const T *x, T *y)
   }
 }
 
-template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
-  std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
-  if (repeatsElements(fields))
-    return repeatElements(fields, threads, x, y);
-  if (isTransposition(fields))
-    return transpose(fields, threads, x, y);
-  Dimensions outer = fields.shape;
+/// Bytes that are moved together, of any elements.
+template <int64_t Bytes> struct Block { std::byte bytes[Bytes]; };
+
+/// Whether rows of a few elements lie together in both tensors, and so do these rows.
+static bool movesBlocks(const StridedCopyFields &f) {
+  const int64_t inner = f.shape.empty() ? 1 : f.shape.back();
+  auto isWhole = [&](const Dimensions &strides, int64_t offset) {
+    return strides.back() == 1 && offset % inner == 0 &&
+           std::all_of(strides.begin(), strides.end() - 1,
+                       [&](int64_t stride) { return stride % inner == 0; });
+  };
+  return inner > 1 && f.shape.size() > 1 && isWhole(f.inputStrides, f.inputOffset) &&
+         isWhole(f.outputStrides, f.outputOffset);
+}
+
+/// The same with such a row as one element.
+static StridedCopyFields inBlocks(StridedCopyFields f) {
+  const int64_t inner = takeInner(f.shape);
+  for (Dimensions *strides : {&f.inputStrides, &f.outputStrides}) {
+    strides->pop_back();
+    for (size_t d = 0; d < strides->size(); ++d)
+      (*strides)[d] /= inner;
+  }
+  f.inputOffset /= inner, f.outputOffset /= inner;
+  return f;
+}
+
+template <class T>
+static void copyStrided(const StridedCopyFields &f, int threads, const T *x, T *y) {
+  if (repeatsElements(f))
+    return repeatElements(f, threads, x, y);
+  if (isTransposition(f))
+    return transpose(f, threads, x, y);
+  Dimensions outer = f.shape;
   const int64_t inner = takeInner(outer), rows = product(outer);
-  const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
-  const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
+  const int64_t stepFrom = f.shape.empty() ? 0 : f.inputStrides.back();
+  const int64_t stepTo = f.shape.empty() ? 0 : f.outputStrides.back();
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (rows * inner >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {
-    const T *source = x + fields.inputOffset + offsetAt(row, outer, fields.inputStrides);
-    T *target = y + fields.outputOffset + offsetAt(row, outer, fields.outputStrides);
+    const T *source = x + f.inputOffset + offsetAt(row, outer, f.inputStrides);
+    T *target = y + f.outputOffset + offsetAt(row, outer, f.outputStrides);
     if (stepFrom == 1 && stepTo == 1)
       std::copy_n(source, inner, target);
     else
@@ -108,39 +135,98 @@ template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) c
   }
 }
 
+template <int64_t Bytes>
+static void copyBlocks(const StridedCopyFields &f, int threads, const void *x, void *y) {
+  copyStrided(f, threads, static_cast<const Block<Bytes> *>(x), static_cast<Block<Bytes> *>(y));
+}
+
+template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
+  std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
+  const int64_t bytes =
+      movesBlocks(fields) ? fields.shape.back() * static_cast<int64_t>(sizeof(T)) : 0;
+  switch (bytes) {
+  case 8:
+    return copyBlocks<8>(inBlocks(fields), threads, x, y);
+  case 12:
+    return copyBlocks<12>(inBlocks(fields), threads, x, y);
+  case 16:
+    return copyBlocks<16>(inBlocks(fields), threads, x, y);
+  default:
+    copyStrided(fields, threads, x, y);
+  }
+}
+
+/// Rows that begin so many bytes apart.
+struct ByteRows {
+  std::byte *first;
+  int64_t stride;
+};
+
+template <int64_t Bytes> static void moveRows(int64_t count, ByteRows from, ByteRows to) {
+  for (int64_t i = 0; i < count; ++i)
+    *reinterpret_cast<Block<Bytes> *>(to.first + i * to.stride) =
+        *reinterpret_cast<const Block<Bytes> *>(from.first + i * from.stride);
+}
+
+/// Nothing is called for rows of a few bytes.
+static void moveRows(int64_t count, int64_t bytes, ByteRows from, ByteRows to) {
+  switch (bytes) {
+  case 4:
+    return moveRows<4>(count, from, to);
+  case 8:
+    return moveRows<8>(count, from, to);
+  case 16:
+    return moveRows<16>(count, from, to);
+  default:
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to.first + i * to.stride, from.first + i * from.stride,
+                  static_cast<size_t>(bytes));
+  }
+}
+
+/// Calls `move` with the first and the number of rows that caches hold.
+template <class Move> static void overRows(int64_t rows, int64_t bytes, int threads, Move move) {
+  constexpr int64_t kCached = 1 << 15;
+  const int64_t together = std::max<int64_t>(1, kCached / std::max<int64_t>(1, bytes));
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * bytes >= kParallelWalk * 4)
+  for (int64_t first = 0; first < rows; first += together)
+    move(first, std::min(together, rows - first));
+}
+
 void Concat::call(std::span<const void *const> pointers) const {
   const size_t parts = fields.blockBytes.size();
   if (pointers.size() != parts + 1)
     throw Error("concat: called with ", pointers.size(), " tensors, expected ", parts + 1);
-  auto *whole = static_cast<std::byte *>(const_cast<void *>(pointers.back()));
+  auto bytesAt = [&](size_t i) {
+    return static_cast<std::byte *>(const_cast<void *>(pointers[i]));
+  };
   const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (fields.outer * row >= kParallelWalk * 4)
-  for (int64_t o = 0; o < fields.outer; ++o) {
-    std::byte *to = whole + o * row;
+  overRows(fields.outer, row, threads, [&](int64_t first, int64_t count) {
+    std::byte *to = bytesAt(parts) + first * row;
     for (size_t i = 0; i < parts; ++i) {
       const int64_t bytes = fields.blockBytes[i];
-      std::memcpy(to, static_cast<const std::byte *>(pointers[i]) + o * bytes, bytes);
+      moveRows(count, bytes, {bytesAt(i) + first * bytes, bytes}, {to, row});
       to += bytes;
     }
-  }
+  });
 }
 
 void Split::call(const void *x, std::span<void *const> parts) const {
   if (parts.size() != fields.results.size())
     throw Error("split: called with ", parts.size(), " results, expected ", fields.results.size());
-  const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const int64_t bytes = fields.blockBytes[fields.results[i]];
-    const auto *from = static_cast<const std::byte *>(x) +
-                       std::accumulate(fields.blockBytes.begin(),
-                                       fields.blockBytes.begin() + fields.results[i], 0L);
-    auto *to = static_cast<std::byte *>(parts[i]);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (fields.outer * bytes >= kParallelWalk * 4)
-    for (int64_t o = 0; o < fields.outer; ++o)
-      std::memcpy(to + o * bytes, from + o * row, bytes);
-  }
+  const std::vector<int64_t> &blocks = fields.blockBytes;
+  const int64_t row = std::accumulate(blocks.begin(), blocks.end(), 0L);
+  auto *whole = static_cast<std::byte *>(const_cast<void *>(x));
+  overRows(fields.outer, row, threads, [&](int64_t first, int64_t count) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int64_t part = fields.results[i], bytes = blocks[part];
+      std::byte *from =
+          whole + first * row + std::accumulate(blocks.begin(), blocks.begin() + part, 0L);
+      moveRows(count, bytes, {from, row},
+               {static_cast<std::byte *>(parts[i]) + first * bytes, bytes});
+    }
+  });
 }
 
 /// Before threads start: none may throw.

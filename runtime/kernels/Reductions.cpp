@@ -86,10 +86,47 @@ void reduceRows(const Reduction &r, const float *x, T start, Combine combine, St
   }
 }
 
+/// Elements of a result up to which where they lie is worked out once for all results.
+constexpr int64_t kFewElements = 16;
+
+/// Results of few elements each, as of an image's neighbours: what is worked out for each is its
+/// place.
+template <class T, class Combine, class Store>
+void reduceFew(const Reduction &r, const float *x, T start, Combine combine, Store store) {
+  constexpr int64_t together = 64;
+  const int64_t elements = product(r.reducedShape);
+  std::array<int64_t, kFewElements> offsets{};
+  for (int64_t k = 0; k < elements; ++k)
+    offsets[static_cast<size_t>(k)] = offsetAt(k, r.reducedShape, r.reducedStrides);
+  Dimensions outer = r.keptShape;
+  const int64_t step = outer.empty() ? 0 : r.keptStrides.back(), width = takeInner(outer),
+                rows = product(outer);
+#pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = x + offsetAt(row, outer, r.keptStrides);
+    for (int64_t first = 0; first < width; first += together) {
+      const int64_t count = std::min(together, width - first);
+      T results[together];
+      std::fill_n(results, together, start);
+      for (int64_t k = 0; k < elements; ++k) {
+        const float *begin = from + first * step + offsets[static_cast<size_t>(k)];
+        for (int64_t i = 0; i < count; ++i)
+          results[i] = combine(results[i], begin[i * step]);
+      }
+      for (int64_t i = 0; i < count; ++i)
+        store(row * width + first + i, results[i]);
+    }
+  }
+}
+
 template <class T, class Combine, class Store>
 void reduce(const Reduction &r, const float *x, T start, Combine combine, Store store) {
-  if (r.liesInColumns())
+  constexpr int64_t line = 16;
+  const bool isFew = product(r.reducedShape) <= kFewElements;
+  if (r.liesInColumns() && (!isFew || r.keptShape.back() >= line))
     reduceColumns(r, x, start, combine, store);
+  else if (isFew)
+    reduceFew(r, x, start, combine, store);
   else
     reduceRows(r, x, start, combine, store);
 }
@@ -114,37 +151,7 @@ void Reduce::operator()(const Run &, const float *x, float *y) const {
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
     : fields(f), threads(device.threads) {}
 
-/// Elements of a sum up to which where they lie is worked out once for all sums.
-static constexpr int64_t kFewElements = 16;
-
-/// Sums of few elements each, as of an image's neighbours: what is worked out for each is its
-/// place.
-static void sumFew(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
-  const int64_t elements = product(f.sumShape);
-  std::array<int64_t, kFewElements> offsets{};
-  for (int64_t k = 0; k < elements; ++k)
-    offsets[static_cast<size_t>(k)] = offsetAt(k, f.sumShape, f.sumStrides);
-  Dimensions outer = f.keptShape;
-  const int64_t step = outer.empty() ? 0 : f.keptStrides.back(), width = takeInner(outer),
-                rows = product(outer);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (rows * width * elements >= kParallelWalk)
-  for (int64_t row = 0; row < rows; ++row) {
-    const float *from = x + offsetAt(row, outer, f.keptStrides);
-    float *to = y + row * width;
-    for (int64_t i = 0; i < width; ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < elements; ++k)
-        sum += from[i * step + offsets[static_cast<size_t>(k)]];
-      const auto value = static_cast<float>(sum * f.scale);
-      to[i] = add ? to[i] + value : value;
-    }
-  }
-}
-
 void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
-  if (product(fields.sumShape) <= kFewElements)
-    return sumFew(fields, threads, x, y, add);
   reduce({fields.keptShape, fields.keptStrides, fields.sumShape, fields.sumStrides, threads}, x,
          0.0, std::plus<double>(), [&](int64_t i, double sum) {
            const auto value = static_cast<float>(sum * fields.scale);

@@ -58,6 +58,8 @@ TEST(Kernels, MaximaProductsAndSums) {
           {{2, 3, 4, 5}, {0, 1, 2, 3}},
           {{3, 40, 130}, {1}},
           {{3, 40, 130}, {2}},
+          {{70, 3, 4}, {2}}, // few, of more results than are found together
+          {{5, 4, 33}, {1}},
           {{3, 7, 33}, {0, 2}},
           {{3, 7, 33}, {0, 1}}}) {
       UnitCase unit;
@@ -151,6 +153,44 @@ TEST(Kernels, Movement) {
     UnitValue x = u.operand({3, 5, 2});
     u.node("Gather", {x, u.integers({4}, -5, 4)}, {{"axis", int64_t(1)}});
   });
+}
+
+/// Rows of one to five elements, which move as one; a slice begins within one.
+TEST(Kernels, MovementOfFewElementsTogether) {
+  auto check = [](auto build) {
+    UnitCase unit;
+    build(unit);
+    unit.check(0);
+  };
+  for (int64_t inner : {1, 2, 3, 4, 5}) {
+    check([&](UnitCase &u) {
+      u.node("Transpose", {u.operand({3, 70, 66, inner})},
+             {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+    });
+    check([&](UnitCase &u) {
+      u.node("Transpose", {u.operand({3, 7, 5, inner})},
+             {{"perm", std::vector<int64_t>{2, 1, 0, 3}}});
+    });
+    for (int64_t first : {int64_t(1), inner})
+      check([&](UnitCase &u) {
+        UnitValue x = u.operand({40, 4 * inner});
+        u.node("Slice",
+               {x, u.constant(Tensor::vector({first})), u.constant(Tensor::vector({first + inner})),
+                u.constant(Tensor::vector({1}))});
+      });
+    check([&](UnitCase &u) {
+      UnitValue a = u.operand({70, 130, inner}), b = u.operand({70, 130, 2});
+      u.node("Concat", {a, b, u.operand({70, 130, inner})}, {{"axis", int64_t(2)}});
+    });
+    check([&](UnitCase &u) {
+      const UnitValue node = u.node(
+          "Split",
+          {u.operand({70, 130, 2 * inner + 1}), u.constant(Tensor::vector({inner, 1, inner}))},
+          {{"axis", int64_t(2)}}, 3);
+      for (int part : {0, 2})
+        u.result(UnitValue::node(node.index, part));
+    });
+  }
 }
 
 TEST(Kernels, GatherGradient) {
