@@ -142,6 +142,16 @@ static bool isNpy(std::span<const std::byte> bytes) {
   return bytes.size() >= 6 && std::memcmp(bytes.data(), "\x93NUMPY", 6) == 0;
 }
 
+/// A length that the file has room for, then a header in braces.
+static bool isSafetensors(std::span<const std::byte> bytes) {
+  if (bytes.size() <= 8 || bytes[8] != std::byte{'{'})
+    return false;
+  uint64_t length = 0;
+  for (int i = 8; i-- > 0;)
+    length = length << 8 | std::to_integer<uint64_t>(bytes[i]);
+  return length <= bytes.size() - 8;
+}
+
 DataFile openData(const std::string &path, const std::string &input) {
   DataFile data{std::make_unique<FileBytes>(path), {}};
   std::span<const std::byte> bytes = data.file->bytes();
@@ -167,9 +177,9 @@ DataFile openNumbers(const std::string &path, Scalar type, int64_t skipped,
   const auto gzipped = path.ends_with(".gz") ? FileBytes::Gzip::ifSo : FileBytes::Gzip::never;
   DataFile data{std::make_unique<FileBytes>(path, gzipped), {}};
   const std::span<const std::byte> bytes = data.file->bytes();
-  if (isNpy(bytes))
-    throw Error(path, ": is NPY, which says the type of its numbers itself; leave type= and skip= "
-                      "out");
+  if (isNpy(bytes) || isSafetensors(bytes))
+    throw Error(path, isNpy(bytes) ? ": is NPY" : ": is safetensors",
+                ", which says the type of its numbers itself; leave type= and skip= out");
   const int64_t each = scalarBytes(type), count = int64_t(bytes.size()) / each;
   if (int64_t(bytes.size()) % each != 0)
     throw Error(path, ": has ", bytes.size(), " bytes, expected numbers of ", each,

@@ -107,11 +107,11 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
       source.data.tensor.type == Scalar::u8 && memory.element == ElementType::f32 ? 255 : 1;
   fillByteValues(source);
   // One call for each of many small samples takes longer than what is done with them.
-  constexpr int64_t kSmallSample = 512, kSmallFile = int64_t(1) << 26;
+  constexpr int64_t kSmallSample = 512, kMostHeld = int64_t(1) << 26;
   TensorView &tensor = source.data.tensor;
-  const int64_t fileBytes = int64_t(source.data.file->bytes().size());
-  if (source.elements * scalarBytes(tensor.type) <= kSmallSample && fileBytes <= kSmallFile)
-    tensor.data = source.data.file->keep(tensor.data);
+  const bool isSmall = source.elements * scalarBytes(tensor.type) <= kSmallSample;
+  if (isSmall && tensor.bytes <= kMostHeld - heldBytes()) // of all inputs together
+    tensor.data = source.data.file->keep(tensor.data, size_t(tensor.bytes));
   sources.push_back(std::move(source));
 }
 
@@ -182,7 +182,10 @@ void Dataset::gatherFiles(Control &control) {
   control.gather(mine, all);
   for (int rank = 0; rank < int(all.size()); ++rank)
     for (const auto &[input, fingerprint] : namedNumbers(all[rank], rank))
-      fingerprints.emplace(input, fingerprint);
+      if (auto [known, isNew] = fingerprints.emplace(input, fingerprint);
+          !isNew && known->second != fingerprint)
+        throw Error(option(), ": rank ", rank, " reads another file for input '", input,
+                    "' than a rank before it; give all ranks copies of the same file");
 }
 
 /// What all inputs have. Bare numbers, of which labels are the ones behind, may end in a row that
@@ -221,11 +224,11 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
 
 /// In pieces, so that what is read is not in memory twice.
 void Dataset::read(const Source &source, int64_t sample, int64_t samples, std::byte *to) {
-  constexpr int64_t kMostElements = 1 << 13;
+  constexpr int64_t kMostBytes = 1 << 17; // caches hold them
   const int64_t each = scalarBytes(source.data.tensor.type), begin = sample * source.elements,
                 end = begin + samples * source.elements;
-  for (int64_t first = begin; first < end; first += kMostElements) {
-    const int64_t elements = std::min(kMostElements, end - first);
+  for (int64_t first = begin; first < end; first += kMostBytes / each) {
+    const int64_t elements = std::min(kMostBytes / each, end - first);
     const std::byte *from = source.data.file->read(source.data.tensor.data + first * each,
                                                    size_t(elements * each), sampleBytes);
     const int64_t refused = source.convert(

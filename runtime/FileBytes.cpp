@@ -89,14 +89,13 @@ const std::byte *FileBytes::read(const std::byte *from, size_t count,
   return buffer.data();
 }
 
-const std::byte *FileBytes::keep(const std::byte *from) {
-  const ptrdiff_t at = from - view.data();
-  if (mapping) {
-    held.resize(mapped);
-    readTo(held.data(), view.data(), mapped);
-    takeHeld();
-  }
-  return view.data() + at;
+const std::byte *FileBytes::keep(const std::byte *from, size_t count) {
+  if (!mapping)
+    return from;
+  held.resize(count);
+  readTo(held.data(), from, count);
+  takeHeld();
+  return view.data();
 }
 
 /// A page of the file that was read is in memory with its neighbours, up to two megabytes of them.

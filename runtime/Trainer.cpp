@@ -157,8 +157,10 @@ bool Trainer::run() {
     evaluate();
   keepTuning();
   summarise();
-  writeTimelines();
+  const std::string unwritten = writeTimelines();
   nameFiles();
+  if (!unwritten.empty())
+    throw Error(unwritten, "; all else is done");
   tellTheEnd();
   control.setActivity({"ends"});
   control.finish();
@@ -268,11 +270,13 @@ void Trainer::keepTuning() {
     tuning->keep();
 }
 
-/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's.
-void Trainer::writeTimeline(const std::string &path, const char *begin, const char *separator,
-                            const char *end, const std::function<std::string(size_t)> &textOf) {
+/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's. Returns why the file
+/// could not be written; "" where it could.
+std::string Trainer::writeTimeline(const std::string &path, const char *begin,
+                                   const char *separator, const char *end,
+                                   const std::function<std::string(size_t)> &textOf) {
   if (path.empty())
-    return;
+    return "";
   std::optional<ReplacedFile> file;
   int reason = 0;
   auto write = [&](const std::string &text) {
@@ -294,24 +298,28 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
       first = first && all[rank].empty();
     }
   if (!tells)
-    return;
+    return "";
   write(end);
   errno = 0;
-  if (!file->takePlace())
-    throw Error(path, ": cannot be written: ", std::strerror(reason ? reason : errno),
-                "; all else is done");
+  if (file->takePlace())
+    return "";
+  reason = reason ? reason : errno;
+  return path + ": cannot be written" + (reason ? ": " : "") +
+         (reason ? std::strerror(reason) : "");
 }
 
-void Trainer::writeTimelines() {
+std::string Trainer::writeTimelines() {
   control.setActivity({"writes what it has recorded"});
   const Timeline &timeline = executor.timeline();
-  writeTimeline(options.trace, "{\"traceEvents\": [\n", ",\n", "\n]}\n",
-                [&](size_t part) { return timeline.chromeEvents(program, zero, part); });
-  writeTimeline(options.record, "", "", "",
-                [&](size_t part) { return timeline.issuedLines(program, part); });
+  const std::string trace =
+      writeTimeline(options.trace, "{\"traceEvents\": [\n", ",\n", "\n]}\n",
+                    [&](size_t part) { return timeline.chromeEvents(program, zero, part); });
+  const std::string record = writeTimeline(
+      options.record, "", "", "", [&](size_t part) { return timeline.issuedLines(program, part); });
   bool kept = !options.trace.empty() || !options.record.empty();
   if (progress && kept && timeline.leftOut() > 0)
     progress->line("the trace leaves out the last " + grouped(timeline.leftOut()) + " events");
+  return trace + (trace.empty() || record.empty() ? "" : "; ") + record;
 }
 
 } // namespace pdc::runtime

@@ -45,9 +45,9 @@ private:
   void save();
   void keepTuning();
   void agreeOnFiles();
-  void writeTimeline(const std::string &path, const char *begin, const char *separator,
-                     const char *end, const std::function<std::string(size_t)> &textOf);
-  void writeTimelines();
+  std::string writeTimeline(const std::string &path, const char *begin, const char *separator,
+                            const char *end, const std::function<std::string(size_t)> &textOf);
+  std::string writeTimelines();
   void nameFiles();
   void summarise();
   void tellTheEnd();

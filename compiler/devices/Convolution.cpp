@@ -222,9 +222,7 @@ static KernelChoice chooseDepthwiseWeightGradient(const UnitReader &reader,
                                                   const ConvolutionShape &g) {
   const UnitNode &node = reader.node(0);
   const ConvolutionForm forward = chooseForm(reader, g, ConvolutionUse::forward).form;
-  const std::string layout = forward.input.empty()
-                                 ? preferredForm(reader, g, ConvolutionUse::forward).input
-                                 : forward.input;
+  const std::string layout = forward.input.empty() ? imageLayout(reader, 3) : forward.input;
   KernelChoice choice;
   choice.kernel = "DepthwiseWeightGradient";
   choice.fields = {{"dilations", g.window.dilations},

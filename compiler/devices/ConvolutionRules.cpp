@@ -150,7 +150,7 @@ bool ConvolutionShape::hasKernel(int64_t size) const {
 }
 
 bool ConvolutionShape::isDepthwiseLine() const {
-  return input.size() == 3 && groups == input[1] && groups == weight[0];
+  return input.size() == 3 && groups > 1 && groups == input[1] && groups == weight[0];
 }
 
 bool ConvolutionShape::hasStrides() const {

@@ -13,10 +13,12 @@ struct LoopFunction {
 };
 
 constexpr LoopFunction kFunctions[] = {
-    {"std::expm1(", 1.7},      {"std::exp(", 4, 0.1}, {"std::log1p(", 1.8},    {"std::log(", 1},
-    {"std::tanh(", 4.5, 0.12}, {"std::tan(", 2.3},    {"std::erf(", 4.5, 0.3}, {"std::pow(", 1.4},
-    {"std::sinh(", 2.9},       {"std::sin(", 1},      {"std::cosh(", 2},       {"std::cos(", 1},
-    {"std::asin", 1.2},        {"std::acos", 1.4},    {"std::atan", 1.4},      {"std::fmod(", 1.8}};
+    {"std::expm1(", 4.5, 0.13}, {"std::exp(", 4, 0.1},     {"std::log1p(", 4.5, 0.19},
+    {"std::log(", 4, 0.18},     {"std::tanh(", 4.5, 0.12}, {"std::tan(", 2.3},
+    {"std::erf(", 4.5, 0.3},    {"std::pow(", 8, 0.5},     {"std::sinh(", 2.9},
+    {"std::sin(", 5, 0.2},      {"std::cosh(", 2},         {"std::cos(", 5, 0.2},
+    {"std::asin", 1.2},         {"std::acos", 1.4},        {"std::atan(", 4, 0.12},
+    {"std::atanh(", 1.4},       {"std::fmod(", 1.8}};
 
 /// The calls that begin so, each text once: the compiler makes equal calls once.
 size_t countDistinct(std::string_view expression, std::string_view name) {
@@ -31,12 +33,12 @@ size_t countDistinct(std::string_view expression, std::string_view name) {
   return calls.size();
 }
 
-/// The compiler of the loop multiplies where an exponent is 0, 1 or 2.
+/// Loops multiply or divide where an exponent is one of these.
 bool isProduct(std::string_view op, std::optional<double> exponent) {
   if (!exponent)
     return false;
   const double power = *exponent - (op == "PowGrad" ? 1 : 0);
-  return power == 0 || power == 1 || power == 2;
+  return power == -1 || power == 0 || power == 1 || power == 2 || power == 3;
 }
 
 } // namespace

@@ -82,12 +82,6 @@ public:
     return number;
   }
 
-  void checkAllTaken() const {
-    if (!left.empty())
-      b.refuse("attribute '" + attribute + "' has " + std::to_string(left.size()) +
-               " numbers more than its activations take");
-  }
-
 private:
   const CompositionBuilder &b;
   std::string attribute;
@@ -110,7 +104,6 @@ std::vector<RecurrentActivation> readActivations(const CompositionBuilder &build
     if (known.numbers == 2)
       function.beta = betas.next(known, known.beta);
   }
-  alphas.checkAllTaken(), betas.checkAllTaken();
   return functions;
 }
 

@@ -22,8 +22,8 @@ constexpr size_t activationsPerDirection(int64_t gates) {
 
 /// Those of all directions of an LSTM (4 gates), GRU (3) or RNN (1), one behind the other. Of
 /// `activation_alpha` and `activation_beta` each function that has such a number takes the next, or
-/// what its ONNX operator begins with. Refuses names that ONNX has not, and others than there are
-/// functions.
+/// what its ONNX operator begins with; more numbers are read by none. Refuses names that ONNX has
+/// not, and others than there are functions.
 std::vector<RecurrentActivation> readActivations(const CompositionBuilder &builder, int64_t gates,
                                                  int64_t directions);
 

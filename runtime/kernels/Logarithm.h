@@ -12,8 +12,9 @@ struct ReducedLogarithm {
   float n, more;
 };
 inline ReducedLogarithm reduceLogarithm(float x) {
-  constexpr int32_t kLeast = std::bit_cast<int32_t>(0x1.6a09e6p-1f);
-  const int32_t above = std::bit_cast<int32_t>(x) - kLeast, n = above >> 23;
+  constexpr uint32_t kLeast = std::bit_cast<uint32_t>(0x1.6a09e6p-1f);
+  const uint32_t above = std::bit_cast<uint32_t>(x) - kLeast;
+  const int32_t n = static_cast<int32_t>(above) >> 23;
   return {static_cast<float>(n), std::bit_cast<float>((above & 0x7fffff) + kLeast) - 1};
 }
 

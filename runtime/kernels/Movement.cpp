@@ -164,8 +164,7 @@ struct ByteRows {
 
 template <int64_t Bytes> static void moveRows(int64_t count, ByteRows from, ByteRows to) {
   for (int64_t i = 0; i < count; ++i)
-    *reinterpret_cast<Block<Bytes> *>(to.first + i * to.stride) =
-        *reinterpret_cast<const Block<Bytes> *>(from.first + i * from.stride);
+    std::memcpy(to.first + i * to.stride, from.first + i * from.stride, Bytes);
 }
 
 /// Nothing is called for rows of a few bytes.
@@ -175,6 +174,8 @@ static void moveRows(int64_t count, int64_t bytes, ByteRows from, ByteRows to) {
     return moveRows<4>(count, from, to);
   case 8:
     return moveRows<8>(count, from, to);
+  case 12:
+    return moveRows<12>(count, from, to);
   case 16:
     return moveRows<16>(count, from, to);
   default:
@@ -231,14 +232,15 @@ void Split::call(const void *x, std::span<void *const> parts) const {
 
 /// Before threads start: none may throw.
 template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
+  auto isInside = [&](int64_t index) { return index >= -f.size && index < f.size; };
   bool areInside = true;
   for (int64_t k = 0; k < f.count; ++k)
-    areInside &= indices[k] >= -f.size && indices[k] < f.size;
+    areInside &= isInside(indices[k]);
   if (areInside)
     return;
   for (int64_t k = 0; k < f.count; ++k) {
     const int64_t index = indices[k];
-    if (index >= -f.size && index < f.size)
+    if (isInside(index))
       continue;
     if (index < kOutsideRows / 2)
       throw DataError(0, 0, index,

@@ -39,15 +39,17 @@ inline double binaryPower(double t) {
   p = p * f + 0.5;
   p = p * f + 1;
   p = p * f + 1;
-  return p * std::bit_cast<double>((std::bit_cast<int64_t>(whole) + 1023) << 52);
+  return p * std::bit_cast<double>((std::bit_cast<uint64_t>(whole) + 1023) << 52);
 }
 
 } // namespace detail
 
 /// pow to about an ulp without a branch or a call, so that loops over it become vectors; each
-/// element has the same bits in a vector as alone. Exponents of 2 and 3 that are known where it is
-/// compiled are products, of two ulps.
-inline float power(float x, float y) {
+/// element has the same bits in a vector as alone. Exponents of -1, 1, 2 and 3 that are known where
+/// it is compiled, and so wherever it is inlined, are products and quotients, of two ulps.
+[[gnu::always_inline]] inline float power(float x, float y) {
+  if (__builtin_constant_p(y) && (y == -1 || y == 1))
+    return y == 1 ? x : 1 / x;
   if (__builtin_constant_p(y) && (y == 2 || y == 3))
     return y == 2 ? x * x : x * x * x;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -100,22 +100,19 @@ void reduceFew(const Reduction &r, const float *x, T start, Combine combine, Sto
     offsets[static_cast<size_t>(k)] = offsetAt(k, r.reducedShape, r.reducedStrides);
   Dimensions outer = r.keptShape;
   const int64_t step = outer.empty() ? 0 : r.keptStrides.back(), width = takeInner(outer),
-                rows = product(outer);
+                strips = (width + together - 1) / together, all = product(outer) * strips;
 #pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
-  for (int64_t row = 0; row < rows; ++row) {
-    const float *from = x + offsetAt(row, outer, r.keptStrides);
-    for (int64_t first = 0; first < width; first += together) {
-      const int64_t count = std::min(together, width - first);
-      T results[together];
-      std::fill_n(results, together, start);
-      for (int64_t k = 0; k < elements; ++k) {
-        const float *begin = from + first * step + offsets[static_cast<size_t>(k)];
-        for (int64_t i = 0; i < count; ++i)
-          results[i] = combine(results[i], begin[i * step]);
-      }
+  for (int64_t part = 0; part < all; ++part) {
+    const int64_t row = part / strips, first = part % strips * together,
+                  count = std::min(together, width - first);
+    const float *from = x + offsetAt(row, outer, r.keptStrides) + first * step;
+    T results[together];
+    std::fill_n(results, together, start);
+    for (int64_t k = 0; k < elements; ++k)
       for (int64_t i = 0; i < count; ++i)
-        store(row * width + first + i, results[i]);
-    }
+        results[i] = combine(results[i], from[i * step + offsets[static_cast<size_t>(k)]]);
+    for (int64_t i = 0; i < count; ++i)
+      store(row * width + first + i, results[i]);
   }
 }
 

@@ -36,7 +36,7 @@ inline float sineOf(ReducedAngle angle, int32_t quarter) {
   c = c * z * z - 0.5f * z + 1;
   const int32_t at = angle.quarter + quarter;
   const float size = (at & 1) != 0 ? c : s;
-  return std::bit_cast<float>(std::bit_cast<int32_t>(size) ^ (at & 2) << 30);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(size) ^ static_cast<uint32_t>(at & 2) << 30);
 }
 
 /// sin to about two ulps without a branch or a call, so that loops over it become vectors; each

@@ -63,7 +63,7 @@ class OneStage:
         return result.weights(), result.losses[-1]
 
     def checkpoint(self, step):
-        for folder in (self.work / "template" / "checkpoints").iterdir():
+        for folder in (self.work / "template" / "checkpoints").glob("step-*"):
             if json.loads((folder / "state.json").read_text())["step"] == step:
                 return folder
         raise AssertionError(f"no checkpoint of step {step}")
@@ -232,7 +232,7 @@ def test_vertical_sync(network, replicas, transport, models, references, tmp_pat
 def test_drains_at_each_save(network, models, references, tmp_path):
     """Saved in the middle of the run; what goes on from there is the same training."""
     split, result = check_update_rule(network, [1, 1, 1], models, references, tmp_path, every=3)
-    saved = sorted(result.checkpoint.parent.iterdir())
+    saved = sorted(result.checkpoint.parent.glob("step-*"))
     assert [folder.name for folder in saved] == ["step-000003", "step-000006", "step-000007"]
     rest = pipeline.train(split, tmp_path / "rest", "--save-every", 3, "--resume", saved[0], data=references(network).data,
                           steps=STEPS)

@@ -87,7 +87,7 @@ TEST_P(Updates, Adam) {
     }
 }
 
-/// Wherever it lies of more elements than are looked at together; a NaN that was there before, too.
+/// Wherever it lies of more elements than are looked at together.
 TEST(BrokenUpdates, AreRefused) {
   using namespace runtime;
   const int64_t count = (1 << 19) + 5;

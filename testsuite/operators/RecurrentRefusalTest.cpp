@@ -108,8 +108,7 @@ TEST(RecurrentRefusals, OfActivations) {
                                                            "Affine, Elu, HardSigmoid, "));
   EXPECT_THAT(refused({"Sigmoid", "Affine"}, {}),
               HasSubstr("'activation_alpha' has no number for activation 'Affine'"));
-  EXPECT_THAT(refused({"HardSigmoid", "Tanh"}, {0.2, 0.3}),
-              HasSubstr("has 1 numbers more than its activations take"));
+  EXPECT_EQ(refused({"HardSigmoid", "Tanh"}, {0.2, 0.3}), "accepted");
   EXPECT_EQ(refused({"HardSigmoid", "Elu"}, {0.2}), "accepted");
 }
 

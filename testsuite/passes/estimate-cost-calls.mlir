@@ -11,11 +11,12 @@ func.func @train() {
     pdc.yield %0 : tensor<1000x1000xf32>
   }
   // Beside a function that has no vectors they do not: tens of nanoseconds.
-  // CHECK: pdc.unit "/softplus"
+  // CHECK: pdc.unit "/tangent"
   // CHECK-SAME: seconds = 0.02{{[0-9]+}}
-  %z = pdc.unit "/softplus" origin "/softplus" forward microbatch (%a = %x : tensor<1000x1000xf32>) -> (tensor<1000x1000xf32>) attributes {kernel = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>} {
-    %0 = pdc.node "Softplus" "/softplus"(%a) {} : (tensor<1000x1000xf32>) -> tensor<1000x1000xf32>
-    pdc.yield %0 : tensor<1000x1000xf32>
+  %z = pdc.unit "/tangent" origin "/tangent" forward microbatch (%a = %x : tensor<1000x1000xf32>) -> (tensor<1000x1000xf32>) attributes {kernel = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>} {
+    %0 = pdc.node "Sigmoid" "/sigmoid.1"(%a) {} : (tensor<1000x1000xf32>) -> tensor<1000x1000xf32>
+    %1 = pdc.node "Tan" "/tangent"(%0) {} : (tensor<1000x1000xf32>) -> tensor<1000x1000xf32>
+    pdc.yield %1 : tensor<1000x1000xf32>
   }
   return
 }
