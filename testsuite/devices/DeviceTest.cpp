@@ -326,6 +326,26 @@ TEST(Functions, OfTheLibraryThatLoopsCall) {
   EXPECT_EQ(loopCalls("Pow", findOperator("Pow")->expressions[0], 3).vectors, 0);
 }
 
+/// In the layout of the convolution. A line of one channel is an image like others.
+TEST(Choice, DepthwiseLinesHaveAKernelOfTheirOwn) {
+  auto chosen = [](int64_t channels, int64_t kernel, DeviceOptions options) {
+    const std::vector<int64_t> image = {2, channels, 100};
+    const OneNode node("ConvWeightGrad", {f32(image), f32(image)}, f32({channels, 1, kernel}),
+                       {{"group", channels},
+                        {"kernel_shape", std::vector<int64_t>{kernel}},
+                        {"pads", std::vector<int64_t>{kernel / 2, kernel / 2}}});
+    return chooseKernel(node.unit, options);
+  };
+  for (const int width : {16, 8}) {
+    const KernelChoice wide = chosen(48, 31, {.vectorWidth = width});
+    EXPECT_EQ(wide.kernel, "DepthwiseWeightGradient");
+    ASSERT_EQ(wide.inputLayouts.size(), 2u);
+    EXPECT_EQ(wide.inputLayouts[0], wide.inputLayouts[1]);
+    EXPECT_NE(wide.inputLayouts[0], "");
+    EXPECT_EQ(chosen(1, 31, {.vectorWidth = width}).kernel, "ConvolutionWeightGradient");
+  }
+}
+
 TEST(Products, ArePlainWithoutWideVectors) {
   const OneNode product("MatMul", {f32({4, 8}), f32({8, 2})}, f32({4, 2}));
   EXPECT_FALSE(chooseKernel(product.unit, kDevice).multipliesPlain);
