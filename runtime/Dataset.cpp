@@ -224,7 +224,7 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
 
 /// In pieces, so that what is read is not in memory twice.
 void Dataset::read(const Source &source, int64_t sample, int64_t samples, std::byte *to) {
-  constexpr int64_t kMostBytes = 1 << 15;
+  constexpr int64_t kMostBytes = 1 << 14;
   const int64_t each = scalarBytes(source.data.tensor.type), begin = sample * source.elements,
                 end = begin + samples * source.elements;
   for (int64_t first = begin; first < end; first += kMostBytes / each) {
