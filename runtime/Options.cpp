@@ -213,9 +213,13 @@ std::string findBeside(const std::string &file) {
       return (folder / file).string();
     // What is above the folder that pdc wrote is not the program's.
     if (std::filesystem::exists(folder / "plan.json", ignored))
-      break;
+      return "";
   }
-  return "";
+  // A program that stands elsewhere may be run in that folder.
+  folder = std::filesystem::current_path(ignored);
+  const bool isWritten = std::filesystem::exists(folder / "plan.json", ignored) &&
+                         std::filesystem::exists(folder / file, ignored);
+  return isWritten ? (folder / file).string() : "";
 }
 
 } // namespace pdc::runtime

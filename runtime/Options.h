@@ -44,7 +44,8 @@ std::optional<int> parse(CLI::App &app, int argc, const char *const *argv);
 /// not what the option takes.
 std::string takeOver(Options &options, const std::map<std::string, std::string> &earlier);
 
-/// Beside or above this executable; "" where it is not.
+/// Beside this executable or above it, up to the folder that pdc wrote, or in that folder where the
+/// program stands elsewhere and is run in it; "" where it is not.
 std::string findBeside(const std::string &file);
 
 } // namespace pdc::runtime
