@@ -43,7 +43,7 @@ public:
   template <int Taps> void sum(int64_t first, Vector (&totals)[kMostTaps]) const {
     const int64_t from = firstWithin(first), to = std::max(from, endWithin(first + Taps - 1));
     for (int64_t n = 0; n < k.samples; ++n) {
-      Vector sums[Taps] = {};
+      alignas(64) Vector sums[Taps] = {};
       const float *g = dy + n * k.output.sample, *in = x + n * k.input.sample;
       for (int64_t t = from; t < to; ++t) {
         const Vector gradient = Lanes<L>::load(g + t * k.output.pixel);
@@ -91,7 +91,7 @@ namespace {
 template <int L>
 void writeTaps(const DepthwiseTaps<L> &taps, int64_t window, int64_t valid, float *dw, bool add) {
   for (int64_t first = 0; first < window;) {
-    typename Lanes<L>::Vector totals[kMostTaps] = {};
+    alignas(64) typename Lanes<L>::Vector totals[kMostTaps] = {}; // what is handed on is aligned
     const int64_t left = window - first, count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
     if (count == 8)
       taps.template sum<8>(first, totals);
