@@ -175,17 +175,13 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
 }
 
 void Dataset::gatherFiles(Control &control) {
-  std::string mine;
+  std::map<std::string, int64_t> mine;
   for (const Source &source : sources)
-    mine += namedNumber(source.memory->name, fingerprintOf(source.data.file->path()));
-  std::vector<std::string> all;
-  control.gather(mine, all);
-  for (int rank = 0; rank < int(all.size()); ++rank)
-    for (const auto &[input, fingerprint] : namedNumbers(all[rank], rank))
-      if (auto [known, isNew] = fingerprints.emplace(input, fingerprint);
-          !isNew && known->second != fingerprint)
-        throw Error(option(), ": rank ", rank, " reads another file for input '", input,
-                    "' than a rank before it; give all ranks copies of the same file");
+    mine[source.memory->name] = fingerprintOf(source.data.file->path());
+  fingerprints = gatherAlike(control, mine, [&](const std::string &input, int one, int other) {
+    throw Error(option(), ": ranks ", one, " and ", other, " have read different files for input '",
+                input, "'; give all ranks copies of the same file");
+  });
 }
 
 /// What all inputs have. Bare numbers, of which labels are the ones behind, may end in a row that
@@ -224,15 +220,21 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
 
 /// In pieces, so that what is read is not in memory twice.
 void Dataset::read(const Source &source, int64_t sample, int64_t samples, std::byte *to) {
-  constexpr int64_t kMostBytes = 1 << 14;
-  const int64_t each = scalarBytes(source.data.tensor.type), begin = sample * source.elements,
-                end = begin + samples * source.elements;
+  constexpr int64_t kMostBytes = 1 << 15;
+  const TensorView &tensor = source.data.tensor;
+  const int64_t each = scalarBytes(tensor.type), made = elementBytes(source.memory->element),
+                begin = sample * source.elements, end = begin + samples * source.elements;
+  // Numbers of as many bytes are converted where they are read to; none of these is refused that
+  // changes.
+  const bool isInPlace = each == made && !tensor.bigEndian && !source.scaled;
   for (int64_t first = begin; first < end; first += kMostBytes / each) {
     const int64_t elements = std::min(kMostBytes / each, end - first);
-    const std::byte *from = source.data.file->read(source.data.tensor.data + first * each,
-                                                   size_t(elements * each), sampleBytes);
-    const int64_t refused = source.convert(
-        source, from, to + (first - begin) * elementBytes(source.memory->element), elements);
+    std::byte *target = to + (first - begin) * made;
+    const std::byte *place = tensor.data + first * each;
+    const auto bytes = size_t(elements * each);
+    const std::byte *from = isInPlace ? source.data.file->read(place, bytes, target)
+                                      : source.data.file->read(place, bytes, sampleBytes);
+    const int64_t refused = source.convert(source, from, target, elements);
     if (refused >= 0)
       refuse(source, first + refused, from + refused * each);
   }

@@ -82,11 +82,16 @@ void FileBytes::readTo(std::byte *to, const std::byte *from, size_t count) const
 
 const std::byte *FileBytes::read(const std::byte *from, size_t count,
                                  std::vector<std::byte> &buffer) const {
+  if (mapping)
+    buffer.resize(std::max(buffer.size(), count));
+  return read(from, count, buffer.data());
+}
+
+const std::byte *FileBytes::read(const std::byte *from, size_t count, std::byte *place) const {
   if (!mapping)
     return from;
-  buffer.resize(std::max(buffer.size(), count));
-  readTo(buffer.data(), from, count);
-  return buffer.data();
+  readTo(place, from, count);
+  return place;
 }
 
 const std::byte *FileBytes::keep(const std::byte *from, size_t count) {

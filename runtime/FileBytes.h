@@ -28,6 +28,8 @@ public:
   /// A part of `bytes()` for one use. Of a mapped file it is read into `buffer`: what is mapped and
   /// touched would stay in this process's memory. Throws Error where the file has been cut off.
   const std::byte *read(const std::byte *from, size_t count, std::vector<std::byte> &buffer) const;
+  /// The same, read to a place of the caller's.
+  const std::byte *read(const std::byte *from, size_t count, std::byte *place) const;
   /// Holds a part of `bytes()` in memory and nothing else; returns where it then is.
   const std::byte *keep(const std::byte *from, size_t count);
   /// Gives back the memory of what has been touched of a mapped file.

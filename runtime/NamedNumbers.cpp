@@ -26,4 +26,23 @@ std::vector<std::pair<std::string, int64_t>> namedNumbers(const std::string &tex
   return result;
 }
 
+std::map<std::string, int64_t>
+gatherAlike(Control &control, const std::map<std::string, int64_t> &mine,
+            const std::function<void(const std::string &, int, int)> &differ) {
+  std::string text;
+  for (const auto &[name, number] : mine)
+    text += namedNumber(name, number);
+  std::vector<std::string> all;
+  control.gather(text, all);
+  std::map<std::string, int64_t> numbers;
+  std::map<std::string, int> firstRanks;
+  for (int rank = 0; rank < int(all.size()); ++rank)
+    for (const auto &[name, number] : namedNumbers(all[rank], rank)) {
+      firstRanks.try_emplace(name, rank);
+      if (numbers.try_emplace(name, number).first->second != number)
+        differ(name, firstRanks[name], rank);
+    }
+  return numbers;
+}
+
 } // namespace pdc::runtime

@@ -98,18 +98,10 @@ void Trainer::agree() {
 
 /// Ranks may have copies of their own, and not all of them.
 void Trainer::agreeOnFiles() {
-  std::string mine;
-  for (const auto &[name, fingerprint] : loaded)
-    mine += namedNumber(name, fingerprint);
-  std::vector<std::string> all;
-  control.gather(mine, all);
-  std::map<std::string, std::pair<int64_t, int>> first;
-  for (int rank = 0; rank < int(all.size()); ++rank)
-    for (const auto &[name, found] : namedNumbers(all[rank], rank))
-      if (auto [known, isNew] = first.try_emplace(name, found, rank);
-          !isNew && known->second.first != found)
-        throw Error("ranks ", known->second.second, " and ", rank, " have read different files '",
-                    name, "'; give all ranks the same --weights and --resume");
+  gatherAlike(control, loaded, [](const std::string &name, int one, int other) {
+    throw Error("ranks ", one, " and ", other, " have read different files '", name,
+                "'; give all ranks the same --weights and --resume");
+  });
 }
 
 } // namespace pdc::runtime
