@@ -304,8 +304,7 @@ std::string Trainer::writeTimeline(const std::string &path, const char *begin,
   if (file->takePlace())
     return "";
   reason = reason ? reason : errno;
-  return path + ": cannot be written" + (reason ? ": " : "") +
-         (reason ? std::strerror(reason) : "");
+  return path + ": cannot be written" + (reason ? std::string(": ") + std::strerror(reason) : "");
 }
 
 std::string Trainer::writeTimelines() {

@@ -145,6 +145,21 @@ std::string remarkOn(const UnitReader &reader, const ConvolutionShape &g, Fallba
                                   : "as plain loops, very slowly");
 }
 
+/// Fields of a convolution that is no algorithm of the library's.
+Attributes geometryOf(const ConvolutionShape &g, const std::string &input,
+                      const std::string &output) {
+  return {{"dilations", g.window.dilations},
+          {"groups", g.groups},
+          {"input", g.input},
+          {"inputLayout", input},
+          {"output", g.output},
+          {"outputLayout", output},
+          {"padsBegin", g.window.padsBegin},
+          {"padsEnd", g.window.padsEnd},
+          {"strides", g.window.strides},
+          {"weight", g.weight}};
+}
+
 KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const ConvolutionShape &g,
                        ConvolutionUse use, ConvolutionForm &form) {
   Candidate chosen = chooseForm(reader, g, use);
@@ -152,19 +167,10 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Convo
   ConvolutionFields fields = fieldsOf(reader, g, form);
   KernelChoice choice;
   choice.kernel = std::move(kernel);
-  choice.fields = {{"algorithm", std::string(fields.algorithm)},
-                   {"dilations", g.window.dilations},
-                   {"groups", fields.groups},
-                   {"input", g.input},
-                   {"inputLayout", form.input},
-                   {"name", std::string(reader.unit.name)},
-                   {"output", g.output},
-                   {"outputLayout", form.output},
-                   {"padsBegin", g.window.padsBegin},
-                   {"padsEnd", g.window.padsEnd},
-                   {"strides", g.window.strides},
-                   {"weight", g.weight},
-                   {"weightLayout", form.weight}};
+  choice.fields = geometryOf(g, form.input, form.output);
+  choice.fields.set("algorithm", std::string(fields.algorithm));
+  choice.fields.set("name", std::string(reader.unit.name));
+  choice.fields.set("weightLayout", form.weight);
   if (fields.relu)
     choice.fields.set("relu", fields.relu);
   if (chosen.speed != Fallback::none)
@@ -225,16 +231,7 @@ static KernelChoice chooseDepthwiseWeightGradient(const UnitReader &reader,
   const std::string layout = forward.input.empty() ? imageLayout(reader, 3) : forward.input;
   KernelChoice choice;
   choice.kernel = "DepthwiseWeightGradient";
-  choice.fields = {{"dilations", g.window.dilations},
-                   {"groups", g.groups},
-                   {"input", g.input},
-                   {"inputLayout", layout},
-                   {"output", g.output},
-                   {"outputLayout", layout},
-                   {"padsBegin", g.window.padsBegin},
-                   {"padsEnd", g.window.padsEnd},
-                   {"strides", g.window.strides},
-                   {"weight", g.weight}};
+  choice.fields = geometryOf(g, layout, layout);
   choice.accumulates = true;
   addArgument(choice, reader, node, 0, layout);
   addArgument(choice, reader, node, 1, layout);
@@ -244,12 +241,11 @@ static KernelChoice chooseDepthwiseWeightGradient(const UnitReader &reader,
 
 KernelChoice chooseConvolutionWeightGradient(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
+  KernelChoice choice = chooseGradient(reader, ConvolutionUse::weightGradient);
   const ConvolutionShape g = shapeOf(reader, reader.inputType(node, 1).shape, node.outputs[0].shape,
                                      reader.inputType(node, 0).shape);
-  if (g.isDepthwiseLine() &&
-      chooseForm(reader, g, ConvolutionUse::weightGradient).speed != Fallback::none)
+  if (choice.fields.has("fallback") && runtime::isDepthwiseLine(g.input, g.weight, g.groups))
     return chooseDepthwiseWeightGradient(reader, g);
-  KernelChoice choice = chooseGradient(reader, ConvolutionUse::weightGradient);
   choice.accumulates = true;
   // A sum is computed beside its memory and added.
   choice.workspaceBytes += bytesInLayout(reader.node(0).outputs[0], choice.outputLayouts[0]) + 64;

@@ -149,10 +149,6 @@ bool ConvolutionShape::hasKernel(int64_t size) const {
                      [&](int64_t k) { return k == size; });
 }
 
-bool ConvolutionShape::isDepthwiseLine() const {
-  return input.size() == 3 && groups > 1 && groups == input[1] && groups == weight[0];
-}
-
 bool ConvolutionShape::hasStrides() const {
   return std::any_of(window.strides.begin(), window.strides.end(),
                      [](int64_t s) { return s != 1; });

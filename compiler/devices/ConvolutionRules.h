@@ -19,8 +19,6 @@ struct ConvolutionShape {
   bool isDense() const;
   bool hasKernel(int64_t size) const;
   bool hasStrides() const;
-  /// Each channel of a line by itself.
-  bool isDepthwiseLine() const;
 };
 
 /// Layouts of activations and weights, and the algorithm.

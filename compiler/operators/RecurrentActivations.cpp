@@ -98,7 +98,8 @@ std::vector<RecurrentActivation> readActivations(const CompositionBuilder &build
   for (const std::string &name :
        activationNames(builder, perDirection * static_cast<size_t>(directions), perDirection)) {
     const KnownActivation &known = findActivation(builder, name);
-    RecurrentActivation &function = functions.emplace_back(RecurrentActivation{name});
+    RecurrentActivation &function =
+        functions.emplace_back(RecurrentActivation{name, known.numbers});
     if (known.numbers >= 1)
       function.alpha = alphas.next(known, known.alpha);
     if (known.numbers == 2)
@@ -116,7 +117,6 @@ NodeValue RecurrentActivation::of(CompositionBuilder &b, NodeValue x) const {
     return add(b, "Add", {scaled(alpha, x), number(b, element, beta)});
   if (name == "ScaledTanh")
     return scaled(alpha, add(b, "Tanh", {scaled(beta, x)}));
-  const int numbers = std::ranges::find(knownActivations, name, &KnownActivation::name)->numbers;
   Attributes attributes;
   if (numbers >= 1)
     attributes.set("alpha", alpha);

@@ -10,7 +10,8 @@ namespace pdc {
 /// A function of gates or states of LSTM, GRU and RNN.
 struct RecurrentActivation {
   std::string name;           ///< as attribute `activations` has it
-  double alpha = 0, beta = 0; ///< of those functions that have them
+  int numbers = 0;            ///< 1: it has an alpha, 2: a beta, too
+  double alpha = 0, beta = 0;
 
   NodeValue of(CompositionBuilder &builder, NodeValue x) const;
 };

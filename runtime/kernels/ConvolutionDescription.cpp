@@ -43,7 +43,7 @@ ConvolutionGeometry::ConvolutionGeometry(const ConvolutionFields &f, Convolution
     kernel[0] /= f.groups;
     kernel.insert(kernel.begin(), f.groups);
   }
-  if (f.input.size() == 3 && f.groups == f.input[1] && f.groups == f.weight[0])
+  if (isDepthwiseLine(f.input, f.weight, f.groups))
     becomeImage(f, kernel);
   plainWeight = describe(kernel, "");
   w = anyLayout(kernel);

@@ -3,6 +3,7 @@
 #include "runtime/kernels/Dimensions.h"
 
 #include <cstdint>
+#include <span>
 
 namespace pdc::runtime {
 
@@ -30,5 +31,11 @@ struct ConvolutionFields {
   Dimensions weight;   ///< shape as ONNX has it
   const char *weightLayout = "";
 };
+
+/// Whether each channel of a line is convolved by itself.
+inline bool isDepthwiseLine(std::span<const int64_t> input, std::span<const int64_t> weight,
+                            int64_t groups) {
+  return input.size() == 3 && groups > 1 && groups == input[1] && groups == weight[0];
+}
 
 } // namespace pdc::runtime

@@ -23,16 +23,25 @@ inline ReducedExponential reduceExponential(float y) {
   return {n, p * r * r + r};
 }
 
+/// Two powers of 2 whose product is 2^n, which alone may be no number of f32. Of a NaN they are
+/// any.
+struct TwoPowers {
+  float first, second;
+};
+inline TwoPowers powersOf(float n) {
+  const int32_t whole = static_cast<int32_t>(n == n ? n : 0), half = whole >> 1;
+  return {std::bit_cast<float>((half + 127) << 23),
+          std::bit_cast<float>((whole - half + 127) << 23)};
+}
+
 /// exp to about two ulps without a branch or a call, so that loops over it become vectors; each
 /// element has the same bits in a vector as alone.
 inline float exponential(float x) {
   constexpr float kMost = 89, kLeast = -104; // beyond these it is infinite or zero
   const float low = x < kLeast ? kLeast : x, y = low > kMost ? kMost : low;
   const auto [n, less] = reduceExponential(y);
-  // Two powers, since 2^n alone may be no number of f32. Of a NaN they are any numbers.
-  const int32_t whole = static_cast<int32_t>(n == n ? n : 0), half = whole >> 1;
-  return (less + 1) * std::bit_cast<float>((half + 127) << 23) *
-         std::bit_cast<float>((whole - half + 127) << 23);
+  const auto [first, second] = powersOf(n);
+  return (less + 1) * first * second;
 }
 inline double exponential(double x) { return std::exp(x); }
 
@@ -42,10 +51,9 @@ inline float exponentialLessOne(float x) {
   constexpr float kLarge = 30;              // from there on 1 is rounded off
   const float low = x < kLeast ? kLeast : x, y = low > kMost ? kMost : low;
   const auto [n, less] = reduceExponential(y);
-  const int32_t whole = static_cast<int32_t>(n == n ? n : 0), half = whole >> 1;
-  const float one = std::bit_cast<float>((half + 127) << 23),
-              other = std::bit_cast<float>((whole - half + 127) << 23), power = one * other;
-  const float large = (less + 1) * one * other, small = power * less + (power - 1);
+  const auto [first, second] = powersOf(n);
+  const float power = first * second;
+  const float large = (less + 1) * first * second, small = power * less + (power - 1);
   const float found = y > kLarge ? large : small;
   return std::abs(x) < 0x1p-24f ? x : found; // keeps the sign of zero
 }

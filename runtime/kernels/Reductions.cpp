@@ -29,17 +29,21 @@ struct Reduction {
   }
 };
 
+/// Elements of a line of memory.
+constexpr int64_t kLine = 16;
+
 /// Results side by side, a strip of them at once: each line of memory is read once. Narrower strips
 /// give each thread one. `combine(a, element)` from `start` on; `store(result, a)`.
 template <class T, class Combine, class Store>
 void reduceColumns(const Reduction &r, const float *x, T start, Combine combine, Store store) {
-  constexpr int64_t line = 16, most = 64;
+  constexpr int64_t most = 64;
   Dimensions kept = r.keptShape, outer = r.reducedShape;
   const int64_t width = takeInner(kept), blocks = product(kept), inner = takeInner(outer),
                 step = r.reducedStrides.empty() ? 0 : r.reducedStrides.back(),
                 rows = product(outer);
-  const int64_t lines = (blocks * width / r.threads + line - 1) / line,
-                strip = std::clamp(lines * line, line, most), strips = (width + strip - 1) / strip;
+  const int64_t lines = (blocks * width / r.threads + kLine - 1) / kLine,
+                strip = std::clamp(lines * kLine, kLine, most),
+                strips = (width + strip - 1) / strip;
 #pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
   for (int64_t part = 0; part < blocks * strips; ++part) {
     const int64_t block = part / strips, first = part % strips * strip,
@@ -118,9 +122,8 @@ void reduceFew(const Reduction &r, const float *x, T start, Combine combine, Sto
 
 template <class T, class Combine, class Store>
 void reduce(const Reduction &r, const float *x, T start, Combine combine, Store store) {
-  constexpr int64_t line = 16;
   const bool isFew = product(r.reducedShape) <= kFewElements;
-  if (r.liesInColumns() && (!isFew || r.keptShape.back() >= line))
+  if (r.liesInColumns() && (!isFew || r.keptShape.back() >= kLine))
     reduceColumns(r, x, start, combine, store);
   else if (isFew)
     reduceFew(r, x, start, combine, store);
