@@ -35,7 +35,7 @@ struct AddedTensors {
 };
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
-/// into a queue and run in its order, later; nothing but `read`, `readNumbers`,
+/// into a queue and run in its order, later; nothing but `finish`, `read`, `readNumbers`,
 /// `sumSquares` and `secondsOf` waits for them.
 class Accelerator {
 public:
@@ -50,6 +50,9 @@ public:
   /// Zeroed memory of the device, aligned to 256 bytes, freed with the accelerator. Throws Error
   /// that names what there is when there is not enough.
   virtual std::byte *allocate(int64_t bytes) = 0;
+  /// A 0 that kernels may set to 1, and the host may look at while they run; freed with the
+  /// accelerator.
+  virtual int *makeFlag() = 0;
   /// What kernels are put into: a cudaStream_t.
   virtual void *queue() const = 0;
 
@@ -74,6 +77,8 @@ public:
   virtual void writeAhead(size_t place) = 0;
   /// From there, in the queue's order.
   virtual void takeAhead(size_t place, std::byte *to) = 0;
+  /// Returns once everything in the queue has run.
+  virtual void finish() = 0;
   /// Copies to the host once everything before in the queue has run.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
   /// A few single numbers, for which it waits once. Null: the number is 0.

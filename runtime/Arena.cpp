@@ -151,6 +151,15 @@ void Arena::store(float *to, float value) const {
       [&](std::byte *at) { std::memcpy(at, &value, sizeof value); });
 }
 
+int *Arena::makeFlag() const {
+  return accelerator ? accelerator->makeFlag() : &flags.emplace_back(0);
+}
+
+void Arena::finish() const {
+  if (accelerator)
+    accelerator->finish();
+}
+
 static void checkRegions(const Program &program) {
   for (const Region &region : program.regions)
     if (region.offset < 0 || region.stride < 0 || region.copies < 0 || region.offset % 64 ||

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <vector>
 
 namespace pdc::runtime {
@@ -87,12 +88,17 @@ public:
     return numbers;
   }
   void store(float *to, float value) const;
+  /// A 0 that kernels may set to 1, and the host may look at while they run.
+  int *makeFlag() const;
+  /// Returns once a device has done what it was given.
+  void finish() const;
 
 private:
   const Program &program;
   Accelerator *const accelerator;
   std::byte *base = nullptr;
-  mutable float tested = 0; ///< what testFinite points to on the CPU
+  mutable float tested = 0;      ///< what testFinite points to on the CPU
+  mutable std::deque<int> flags; ///< on the CPU
 };
 
 /// Refuses a program that another version of the compiler wrote, or whose tables point outside

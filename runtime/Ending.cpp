@@ -4,6 +4,7 @@
 #include "runtime/MemoryTensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -154,11 +155,22 @@ void Executor::requireFiniteNorm() const {
               "; expected a finite number; ", remedy(step, step > 1));
 }
 
-/// The newest version is the one that the update has written.
-void Executor::refuseWeights(const Stage &stage, int64_t number) const {
-  throw Error("step ", number, ": the update of stage ", stage.info->id, " on rank ", program.rank,
+/// A loss need not tell of weights that are NaN: a relu of a library makes zeros of it. A device
+/// that nothing waits for between updates tells of this one or of one shortly before.
+void Executor::requireWeights(const Stage &stage, int64_t number) const {
+  if (std::atomic_ref(*stage.lost).load() == 0)
+    return;
+  const bool mayBeLate = program.asynchronous && arena.isRemote();
+  throw Error("step ", number, mayBeLate ? " or shortly before" : "", ": the update of stage ",
+              stage.info->id, " on rank ", program.rank,
               " makes numbers that are nan, expected finite ones; ",
-              describeWeights("since this update"), remedy(number, number > 1));
+              describeWeights("since this update"), remedy(number, mayBeLate || number > 1));
+}
+
+void Executor::requireWeights() const {
+  arena.finish();
+  for (const Stage &stage : stages)
+    requireWeights(stage, step + (limit - 1) / program.microbatches);
 }
 
 } // namespace pdc::runtime

@@ -34,9 +34,4 @@ struct DataError : Error {
   const std::string expected, remedy;
 };
 
-/// What an update finds that has made a weight NaN. Who runs it knows which.
-struct WeightError : Error {
-  WeightError() : Error("an update has made a weight nan") {}
-};
-
 } // namespace pdc::runtime

@@ -95,6 +95,7 @@ void Executor::agreeOnRefusal() {
 }
 
 void Trainer::evaluate() {
+  executor.requireWeights();
   Seconds begin = now();
   evaluationData->startAt(0, state.step);
   evaluationData->seed = state.seed;

@@ -23,6 +23,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
     stage.replica = int(std::ranges::find(info.ranks, program.rank) - info.ranks.begin());
     stage.tasks.reset(program.createTasks(
         info.id, {program.threads, program.workspaceBytes, program.exact, options.tuning}));
+    stage.lost = arena.makeFlag();
     stage.slots.resize(program.regions[info.slotRegion].copies);
     if (info.evaluationRegion >= 0)
       stage.evaluationSlots.resize(program.regions[info.evaluationRegion].copies);
@@ -269,6 +270,8 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
     arena.store(stepNumber, float(stage.made + 1));
   if (program.asynchronous && gradientScale)
     arena.store(gradientScale, 1 / float(summed(stage, microbatch)));
+  if (arena.isRemote())
+    requireWeights(stage, number - 1);
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
   // backward pass reads a weight that changes.
   bool hasRing = stage.info->versionRegion >= 0;
@@ -282,14 +285,13 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
                   "needs more versions");
   Run run = runOf(stage, 0, false);
   run.nextBase = version(stage, next);
+  run.lost = stage.lost;
   Seconds begin = now();
   stage.version = next;
-  try {
-    if (!lossScale.overflowed)
-      runKernels(stage, Phase::update, run);
-  } catch (const WeightError &) {
-    refuseWeights(stage, number);
-  }
+  if (!lossScale.overflowed)
+    runKernels(stage, Phase::update, run);
+  if (!arena.isRemote())
+    requireWeights(stage, number);
   stage.made += lossScale.overflowed ? 0 : 1;
   ++stage.updates;
   runPrepare(stage);

@@ -88,6 +88,9 @@ public:
   /// after each update of this rank.
   int64_t trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
                             const std::function<void()> &afterUpdate);
+  /// Throws Error where an update has made a weight NaN: before weights are saved or evaluated.
+  /// Waits for what is computed.
+  void requireWeights() const;
   /// Refuses on all ranks (EvaluationError) what one of them refuses: they can go on to save.
   Totals evaluate(int64_t microbatches, Inputs &evaluationInputs);
 
@@ -118,6 +121,7 @@ private:
     int64_t ended = 0;   ///< microbatches of it whose weight gradients are made, or being made
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
+    int *lost = nullptr; ///< Run::lost of its updates
   };
   struct ScaledRate {
     float *here;
@@ -183,7 +187,7 @@ private:
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
   void requireFiniteSum(double sum, int64_t number, int64_t first, int64_t last) const;
   void requireFiniteNorm() const;
-  [[noreturn]] void refuseWeights(const Stage &stage, int64_t number) const;
+  void requireWeights(const Stage &stage, int64_t number) const;
   void beginRun(int64_t microbatches);
   void finishTransfers();
 

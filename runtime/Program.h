@@ -175,6 +175,8 @@ public:
       nullptr; ///< of the last backward pass before an update, where there are replicas
   /// Of the accelerator: kernels put their work into it and return. Null on the CPU.
   void *queue = nullptr;
+  /// Where an update that makes a weight NaN says so, with a 1. Null: nobody asks.
+  int *lost = nullptr;
 
 private:
   template <class T> static T *at(std::byte *base, int64_t offset) {

@@ -177,6 +177,7 @@ void Trainer::train() {
     if (state.cursor == 0 && evaluationData && state.step < totalSteps && !stopped)
       evaluate();
   }
+  executor.requireWeights();
 }
 
 void Trainer::trainStep() {
@@ -251,6 +252,7 @@ void Trainer::takeReports() {
 }
 
 void Trainer::save() {
+  executor.requireWeights();
   control.setActivity({"writes a checkpoint"});
   state.lossScale = executor.lossScale;
   state.updates = executor.updatesMade();

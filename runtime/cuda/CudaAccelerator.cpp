@@ -18,6 +18,7 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -35,6 +36,7 @@ public:
 
   std::string name() const override;
   std::byte *allocate(int64_t bytes) override;
+  int *makeFlag() override;
   void *queue() const override { return stream; }
   void run(const TaskRun &name, const std::function<void()> &task) override {
     graphs->run(name, task);
@@ -54,6 +56,7 @@ public:
   std::byte *stageAhead(size_t place) override;
   void writeAhead(size_t place) override;
   void takeAhead(size_t place, std::byte *to) override;
+  void finish() override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
   void readNumbers(std::span<const float *const> from, std::span<float> to) override;
   double secondsOf(const std::function<void()> &work) override;
@@ -107,6 +110,7 @@ private:
   size_t next = 0, staged = 0;
   std::deque<Piece> pieces;
   std::set<const std::byte *> reached; ///< of copies between ranks
+  std::deque<PinnedMemory> flags;
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
   std::vector<cudaEvent_t> clock; ///< around each timed run; none before the first
@@ -157,6 +161,9 @@ std::byte *CudaAccelerator::allocate(int64_t bytes) {
   require(cudaMemsetAsync(memory, 0, size_t(bytes), stream), "cudaMemsetAsync");
   return static_cast<std::byte *>(memory);
 }
+
+/// In the host's memory: a kernel writes there itself, in the rare case that it has to.
+int *CudaAccelerator::makeFlag() { return new (flags.emplace_back().room(sizeof(int))) int(0); }
 
 std::byte *CudaAccelerator::stage(int64_t bytes) {
   staged = bytes > kLargeBytes ? kChunks : next;
@@ -242,6 +249,11 @@ void CudaAccelerator::takeAhead(size_t place, std::byte *to) {
   require(cudaEventRecord(piece.taken, stream), "cudaEventRecord");
 }
 
+void CudaAccelerator::finish() {
+  require(cudaEventRecord(readDone, stream), "cudaEventRecord");
+  waitFor(readDone);
+}
+
 /// In parts: its memory is never too small.
 void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) {
   std::byte *pinned = readMemory.room(kReadBytes);
@@ -249,8 +261,7 @@ void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) 
     const auto part = size_t(std::min(bytes - at, kReadBytes));
     require(cudaMemcpyAsync(pinned, from + at, part, cudaMemcpyDeviceToHost, stream),
             "cudaMemcpyAsync");
-    require(cudaEventRecord(readDone, stream), "cudaEventRecord");
-    waitFor(readDone);
+    finish();
     std::memcpy(to + at, pinned, part);
   }
 }
@@ -265,8 +276,7 @@ void CudaAccelerator::readNumbers(std::span<const float *const> from, std::span<
     if (from[i])
       require(cudaMemcpyAsync(pinned + i, from[i], sizeof(float), cudaMemcpyDeviceToHost, stream),
               "cudaMemcpyAsync");
-  require(cudaEventRecord(readDone, stream), "cudaEventRecord");
-  waitFor(readDone);
+  finish();
   for (size_t i = 0; i < from.size(); ++i)
     if (from[i])
       to[i] = pinned[i];

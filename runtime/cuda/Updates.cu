@@ -8,18 +8,24 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// What an optimizer does with four neighbours of a weight, by PyTorch's rules. `Step` is what all
-/// elements of a step share.
+/// What an optimizer does with four neighbours of a weight, by PyTorch's rules; says whether one of
+/// them is NaN now. `Step` is what all elements of a step share.
 struct Sgd {
   explicit Sgd(const UpdateRule &) {}
   struct Step {
     float scale, rate;
   };
   PDC_EITHER Step at(float scale, float rate, double) const { return {scale, rate}; }
-  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
-    auto body = [&](float w, float g) { return w - s.rate * (g * s.scale + of.decay * w); };
+  __device__ bool quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    bool lost = false;
+    auto body = [&](float w, float g) {
+      const float nextW = w - s.rate * (g * s.scale + of.decay * w);
+      lost |= nextW != nextW;
+      return nextW;
+    };
     detail::computeGroup<kLanes>(quad, of.count, body, detail::sink(detail::Whole{of.nextW}),
                                  Elements{of.w}, Elements{of.g});
+    return lost;
   }
 };
 
@@ -37,16 +43,20 @@ struct Momentum {
     const bool first = step + firstStep <= 2;
     return {scale, rate, first ? 0 : momentum, first ? 1 : damped};
   }
-  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+  __device__ bool quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    bool lost = false;
     auto body = [&](float w, float g, float v) {
       const float gradient = g * s.scale + of.decay * w;
-      const float next = s.kept * v + s.taken * gradient;
-      return results(w - s.rate * (nesterov ? gradient + momentum * next : next), next);
+      const float nextV = s.kept * v + s.taken * gradient;
+      const float nextW = w - s.rate * (nesterov ? gradient + momentum * nextV : nextV);
+      lost |= nextW != nextW;
+      return results(nextW, nextV);
     };
     detail::computeGroup<kLanes>(
         quad, of.count, body,
         detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}), Elements{of.w},
         Elements{of.g}, Elements{of.states[0]});
+    return lost;
   }
 };
 
@@ -61,16 +71,20 @@ struct Adagrad {
   PDC_EITHER Step at(float scale, float rate, double step) const {
     return {scale, rate / (1 + (static_cast<float>(step) + firstStep - 2) * rateDecay)};
   }
-  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+  __device__ bool quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    bool lost = false;
     auto body = [&](float w, float g, float h) {
       const float gradient = g * s.scale + of.decay * w;
-      const float next = h + gradient * gradient;
-      return results(w - s.size * gradient / (sqrtf(next) + epsilon), next);
+      const float nextH = h + gradient * gradient;
+      const float nextW = w - s.size * gradient / (sqrtf(nextH) + epsilon);
+      lost |= nextW != nextW;
+      return results(nextW, nextH);
     };
     detail::computeGroup<kLanes>(
         quad, of.count, body,
         detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}), Elements{of.w},
         Elements{of.g}, Elements{of.states[0]});
+    return lost;
   }
 };
 
@@ -95,24 +109,27 @@ struct Adam {
             static_cast<float>(taken > 0 ? rate / (1 - pow(beta1, taken)) : double(rate)),
             static_cast<float>(taken > 0 ? sqrt(1 - pow(beta2, taken)) : 1)};
   }
-  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+  __device__ bool quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
     const float shrunk = 1 - s.rate * of.decay;
     const float shrink = decoupled == 3 ? of.decay : decoupled == 1 ? shrunk : 1;
     const float after = decoupled == 2 ? shrunk : 1 - of.postDecay;
     const float beside = scaledEpsilon ? epsilon / s.root : epsilon;
+    bool lost = false;
     auto body = [&](float w, float g, float m, float v) {
       const float gradient = g * s.scale + (decoupled ? 0 : of.decay) * w;
       const float nextM = static_cast<float>(beta1) * m + static_cast<float>(1 - beta1) * gradient;
       const float nextV =
           static_cast<float>(beta2) * v + static_cast<float>(1 - beta2) * gradient * gradient;
-      const float nextW = shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside);
-      return results(after * nextW, nextM, nextV);
+      const float nextW = after * (shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside));
+      lost |= nextW != nextW;
+      return results(nextW, nextM, nextV);
     };
     detail::computeGroup<kLanes>(
         quad, of.count, body,
         detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]},
                      detail::Whole{of.nextStates[1]}),
         Elements{of.w}, Elements{of.g}, Elements{of.states[0]}, Elements{of.states[1]});
+    return lost;
   }
 };
 
@@ -124,6 +141,7 @@ constexpr int64_t kBlockElements = int64_t(kBlockThreads) * kLanes * kQuadsPerTh
 template <class Rule> struct Table {
   Rule rule;
   const float *scale, *learningRate, *step;
+  int *lost; ///< Run::lost
   int size;
   unsigned firstBlock[kMostUpdated + 1];
   UpdatedWeight weights[kMostUpdated];
@@ -141,12 +159,13 @@ template <class Rule> __global__ void updateKernel(const __grid_constant__ Table
   const int64_t quads = ceilDivide(weight.count, kLanes);
   int64_t quad = (blockIdx.x - table.firstBlock[i]) * (kBlockElements / kLanes) + threadIdx.x;
   for (int turn = 0; turn < kQuadsPerThread && quad < quads; ++turn, quad += kBlockThreads)
-    table.rule.quad(quad, weight, step);
+    if (table.rule.quad(quad, weight, step) && table.lost)
+      *table.lost = 1;
 }
 
 template <class Rule>
 void start(const Run &run, const UpdateRule &rule, const UpdatedWeight *weights, int size) {
-  Table<Rule> table{Rule(rule), rule.scale, rule.learningRate, rule.step, size, {}, {}};
+  Table<Rule> table{Rule(rule), rule.scale, rule.learningRate, rule.step, run.lost, size, {}, {}};
   std::copy_n(weights, size, table.weights);
   for (int i = 0; i < size; ++i)
     table.firstBlock[i + 1] =

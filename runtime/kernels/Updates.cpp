@@ -1,4 +1,3 @@
-#include "runtime/Error.h"
 #include "runtime/kernels/AdagradUpdate.h"
 #include "runtime/kernels/AdamUpdate.h"
 #include "runtime/kernels/Elementwise.h"
@@ -26,15 +25,14 @@ bool holdsNaN(int64_t count, const float *values) {
   return found != 0;
 }
 
-/// elementwise(), the first result of which are weights. Losses need not tell that one is NaN: a
-/// relu in the library makes zeros of it. Throws WeightError.
+/// elementwise(), the first result of which are weights.
 template <class Body, class... Elements>
 void update(const Run &run, int64_t count, Body body, float *weights, Elements *...others) {
   for (int64_t begin = 0; begin < count; begin += kUpdatedTogether) {
     const int64_t size = std::min(kUpdatedTogether, count - begin);
     elementwise(run, size, body, weights + begin, others + begin...);
-    if (holdsNaN(size, weights + begin))
-      throw WeightError();
+    if (run.lost && holdsNaN(size, weights + begin))
+      *run.lost = 1;
   }
 }
 

@@ -86,6 +86,23 @@ TEST(Updates, ComputeWhatEachAloneDoes) {
     }
 }
 
+/// A number that is none is told of wherever it lies, and not of those before it.
+TEST(Updates, TellOfNaN) {
+  for (size_t broken : {0, 5, 9}) {
+    std::vector<Weight> weights = drawWeights(10);
+    int lost = 0;
+    runtime::Run told;
+    told.lost = &lost;
+    updateBySgd(started(told), weights);
+    finish();
+    EXPECT_EQ(lost, 0);
+    weights[broken].g.back() = std::numeric_limits<float>::quiet_NaN();
+    updateBySgd(started(told), weights);
+    finish();
+    EXPECT_EQ(lost, 1) << "weight " << broken;
+  }
+}
+
 /// Weights of other rules and of other numbers are launched apart, each by its own.
 TEST(Updates, OfSeveralRules) {
   std::vector<Weight> weights = drawWeights(9);
