@@ -37,7 +37,7 @@ IndexedRows rowsOfTuples(CompositionBuilder &b, size_t batch) {
     b.refuse("indices " + b.type(b.input(1)).toString() + " do not fit data " +
              b.type(b.input(0)).toString());
   const size_t width = shape.back(), end = batch + width;
-  IndexedRows rows;
+  IndexedRows rows{b.input(0), {}, 1, {}};
   rows.inner.assign(data.begin() + static_cast<int64_t>(end), data.end());
   rows.count = product(data, 0, end);
   std::vector<int64_t> sizes(data.begin() + static_cast<int64_t>(batch),
@@ -67,65 +67,100 @@ IndexedRows rowsOfTuples(CompositionBuilder &b, size_t batch) {
   return rows;
 }
 
+namespace {
+
+/// A tensor as it lies in memory. What repeats another is that one, with steps of 0.
+struct LyingTensor {
+  NodeValue value;
+  std::vector<int64_t> shape, strides; ///< as it is indexed
+  std::vector<int64_t> once;           ///< the shape of `value`, of as many dimensions
+};
+
+} // namespace
+
+static LyingTensor lying(CompositionBuilder &b, NodeValue value, bool mayBeRepeated) {
+  LyingTensor result{value, b.type(value).shape, {}, {}};
+  if (std::optional<ValueMaker> made = b.maker(value);
+      mayBeRepeated && made && made->op == "Expand")
+    result.value = made->inputs[0];
+  result.once = b.type(result.value).shape;
+  result.strides = broadcastStrides(result.once, result.shape);
+  result.once.insert(result.once.begin(), result.shape.size() - result.once.size(), 1);
+  return result;
+}
+
+/// Multiples of `stride` that the places of `shape` stand apart from the first one: of size 1 along
+/// dimensions that make no difference.
+static Tensor startsOf(std::vector<int64_t> shape, const std::vector<int64_t> &strides,
+                       int64_t stride) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (strides[d] == 0)
+      shape[d] = 1;
+  std::vector<int64_t> starts, index(shape.size());
+  for (int64_t i = 0; i < product(shape); ++i, advance(index, shape))
+    starts.push_back(offsetOf(index, strides) / stride);
+  return integersOf(shape, starts);
+}
+
+/// `once[...]` along `axis` of what is indexed, as rows that stand `step` apart there, of `shape`.
+static NodeValue placesOf(CompositionBuilder &b, NodeValue once, int64_t size, int64_t step,
+                          const Tensor &starts, const std::vector<int64_t> &shape) {
+  const Tensor sizes = integersOf({}, {size});
+  NodeValue places = fromStart(b, once, sizes);
+  if (step != 1)
+    places = add(b, "Mul", {places, number(b, ElementType::i64, static_cast<double>(step))});
+  if (starts.data.size() > 1)
+    places = add(b, "Add", {places, b.constant(starts)});
+  NodeValue rows = insideOf(b, once, sizes, places);
+  return b.type(rows).shape == shape ? rows
+                                     : add(b, "Expand", {rows, b.constant(Tensor::vector(shape))});
+}
+
 /// Of indices that are repeated for all elements behind the axis, as `index.unsqueeze(-1)
 /// .expand_as(x)` makes them: they name whole rows, of which each is read once. Nothing where they
 /// are others.
-static std::optional<IndexedRows> rowsOfRepeated(CompositionBuilder &b, size_t axis) {
-  const std::optional<ValueMaker> expand = b.maker(b.input(1));
-  if (!expand || expand->op != "Expand")
+static std::optional<IndexedRows> rowsOfRepeated(CompositionBuilder &b, size_t axis,
+                                                 const LyingTensor &data,
+                                                 const LyingTensor &indices) {
+  if (indices.value == b.input(1) || axis + 1 == data.shape.size() || product(indices.shape) == 0)
     return std::nullopt;
-  const NodeValue once = expand->inputs[0];
-  const std::vector<int64_t> data = b.type(b.input(0)).shape, shape = b.type(b.input(1)).shape;
-  std::vector<int64_t> named = b.type(once).shape;
-  if (axis + 1 == data.size() || product(shape) == 0)
-    return std::nullopt;
-  named.insert(named.begin(), shape.size() - named.size(), 1);
-  for (size_t d = 0; d < shape.size(); ++d)
-    if ((d != axis && shape[d] != data[d]) || (d > axis && named[d] != 1))
+  for (size_t d = 0; d < data.shape.size(); ++d)
+    if ((d != axis && indices.shape[d] != data.shape[d]) ||
+        (d > axis && (indices.once[d] != 1 || data.once[d] != data.shape[d])))
       return std::nullopt;
-  // Of each row of indices before the axis: its own rows of the data.
   const auto end = static_cast<int64_t>(axis) + 1;
-  const std::vector<int64_t> leading(shape.begin(), shape.begin() + end);
-  std::vector<int64_t> starts(leading), firsts;
-  starts.back() = 1;
-  for (int64_t i = 0; i < product(starts); ++i)
-    firsts.push_back(i * data[axis]);
-  named.resize(axis + 1);
-  NodeValue indices = reshaped(b, wholeIndices(b, once), named);
-  if (named != leading)
-    indices = add(b, "Expand", {indices, b.constant(Tensor::vector(leading))});
-  const Tensor size = integersOf({}, {data[axis]});
-  NodeValue places = fromStart(b, indices, size);
-  if (firsts.size() > 1)
-    places = add(b, "Add", {places, b.constant(integersOf(starts, firsts))});
-  return IndexedRows{insideOf(b, indices, size, places),
-                     product(data, 0, axis + 1),
-                     {data.begin() + end, data.end()}};
+  IndexedRows rows{data.value,
+                   {},
+                   product(data.once, 0, axis + 1),
+                   {data.shape.begin() + end, data.shape.end()}};
+  const int64_t row = product(rows.inner);
+  std::vector<int64_t> along(data.strides.begin(), data.strides.begin() + end);
+  along[axis] = 0;
+  const std::vector<int64_t> leading(indices.shape.begin(), indices.shape.begin() + end),
+      once(indices.once.begin(), indices.once.begin() + end);
+  rows.indices = placesOf(b, reshaped(b, wholeIndices(b, indices.value), once), data.shape[axis],
+                          data.strides[axis] / row, startsOf(leading, along, row), leading);
+  return rows;
 }
 
-IndexedRows rowsOfElements(CompositionBuilder &b) {
-  TensorType data = b.type(b.input(0)), indices = b.type(b.input(1));
+IndexedRows rowsOfElements(CompositionBuilder &b, bool areRead) {
+  const TensorType dataType = b.type(b.input(0)), indexType = b.type(b.input(1));
   int64_t axis = b.attributes().integer("axis", 0);
-  axis = axis < 0 ? axis + data.rank() : axis;
-  if (axis < 0 || axis >= data.rank() || indices.rank() != data.rank())
-    b.refuse("indices " + indices.toString() + " along axis " + std::to_string(axis) +
-             " do not fit data " + data.toString());
-  if (std::optional<IndexedRows> rows = rowsOfRepeated(b, static_cast<size_t>(axis)))
+  axis = axis < 0 ? axis + dataType.rank() : axis;
+  if (axis < 0 || axis >= dataType.rank() || indexType.rank() != dataType.rank())
+    b.refuse("indices " + indexType.toString() + " along axis " + std::to_string(axis) +
+             " do not fit data " + dataType.toString());
+  const LyingTensor data = lying(b, b.input(0), areRead), indices = lying(b, b.input(1), true);
+  if (std::optional<IndexedRows> rows = rowsOfRepeated(b, static_cast<size_t>(axis), data, indices))
     return *rows;
-  std::vector<int64_t> strides = stridesOf(data.shape), along = strides, bases;
+  std::vector<int64_t> along = data.strides;
   along[axis] = 0;
-  std::vector<int64_t> index(indices.shape.size());
-  for (int64_t i = 0; i < indices.elementCount(); ++i, advance(index, indices.shape))
-    bases.push_back(offsetOf(index, along));
-  NodeValue given = wholeIndices(b, b.input(1));
-  const Tensor size = integersOf({}, {data.shape[axis]});
-  NodeValue moved = add(
-      b, "Mul", {fromStart(b, given, size), number(b, ElementType::i64, double(strides[axis]))});
-  IndexedRows rows;
-  rows.count = data.elementCount();
-  NodeValue places = add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))});
-  rows.indices = insideOf(b, given, size, places);
-  return rows;
+  NodeValue once = reshaped(b, wholeIndices(b, indices.value), indices.once);
+  return {data.value,
+          placesOf(b, once, data.shape[axis], data.strides[axis], startsOf(indices.shape, along, 1),
+                   indices.shape),
+          product(data.once),
+          {}};
 }
 
 } // namespace pdc

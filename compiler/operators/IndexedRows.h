@@ -8,6 +8,7 @@ namespace pdc {
 
 /// Where indices point to: rows of a tensor that is seen as [rows, inner...].
 struct IndexedRows {
+  NodeValue data;
   NodeValue indices; ///< int64, not negative
   int64_t count = 1;
   std::vector<int64_t> inner; ///< the shape of a row
@@ -24,7 +25,8 @@ struct IndexedRows {
 IndexedRows rowsOfTuples(CompositionBuilder &builder, size_t batch);
 
 /// Element (i, j, k) of input 1 replaces coordinate `axis`, an attribute, of place (i, j, k) of
-/// input 0, as in GatherElements. Refuses the same.
-IndexedRows rowsOfElements(CompositionBuilder &builder);
+/// input 0, as in GatherElements. Rows that are only read may be of what input 0 repeats. Refuses
+/// the same.
+IndexedRows rowsOfElements(CompositionBuilder &builder, bool areRead);
 
 } // namespace pdc

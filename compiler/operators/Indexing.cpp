@@ -9,7 +9,7 @@
 namespace pdc {
 
 static NodeValue gathered(CompositionBuilder &b, const IndexedRows &rows) {
-  NodeValue flat = reshaped(b, b.input(0), rows.flatShape());
+  NodeValue flat = reshaped(b, rows.data, rows.flatShape());
   return add(b, "Gather", {flat, rows.indices}, {{"axis", int64_t(0)}});
 }
 
@@ -132,7 +132,7 @@ static std::vector<NodeValue> composeGatherND(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeGatherElements(CompositionBuilder &b) {
-  return {gathered(b, rowsOfElements(b))};
+  return {gathered(b, rowsOfElements(b, true))};
 }
 
 static std::vector<NodeValue> composeScatterND(CompositionBuilder &b) {
@@ -140,7 +140,7 @@ static std::vector<NodeValue> composeScatterND(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeScatterElements(CompositionBuilder &b) {
-  return {scattered(b, rowsOfElements(b))};
+  return {scattered(b, rowsOfElements(b, false))};
 }
 
 // OneHot, Hardmax

@@ -1,6 +1,7 @@
 """What is put at the places of a mask, or of indices, which only data tell, against PyTorch."""
 
 import math
+import re
 
 import onnx
 import pytest
@@ -148,4 +149,36 @@ def test_messages_along_edges(tmp_path):
     assert sum(f"tensor<{6 * BATCH}x8xf32>, tensor<{BATCH}x9xi64>" in line for line in gathered) == 3
     assert sum(f"tensor<5x8xf32>, tensor<{BATCH}xi64>" in line for line in gathered) == 1
     assert len(gathered) == 5
+    check_step(net, model, inputs, tmp_path)
+
+
+class Neighbours(torch.nn.Module):
+    """Points and the three nearest of each, twice: with features behind the points, and before them."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.edge, self.leave = torch.nn.Linear(3, 8), torch.nn.Conv2d(16, 6, 1), torch.nn.Linear(14, 10)
+
+    def forward(self, points):
+        count, x = points.shape[1], self.enter(points)
+        near = ((points[:, :, None] - points[:, None]) ** 2).sum(-1).topk(3, -1, largest=False).indices
+        rows = x[:, None].expand(-1, count, -1, -1).gather(2, near[..., None].expand(-1, -1, -1, 8))
+        first = x.transpose(1, 2)
+        columns = first[:, :, None].expand(-1, -1, count, -1).gather(3, near[:, None].expand(-1, 8, -1, -1))
+        edges = self.edge(torch.cat([columns - first[..., None], columns], 1)).amax(3)
+        return self.leave(torch.cat([torch.tanh(rows - x[:, :, None]).sum(2), edges.transpose(1, 2)], -1).mean(1))
+
+
+def test_neighbours(tmp_path):
+    """What is repeated for each point to read its neighbours from is read where it lies: no tensor has all pairs' features."""
+    torch.manual_seed(2)
+    inputs = {"points": torch.randn(BATCH, 7, 3)}
+    net, model = Neighbours().train(), tmp_path / "neighbours.onnx"
+    torch.onnx.export(net, tuple(inputs.values()), str(model), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=list(inputs), output_names=["scores"],
+                      dynamic_axes={name: {0: "batch"} for name in inputs})
+    graph = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 1, "--minibatch", BATCH, "--stop-after", "graph").stdout
+    assert f"tensor<{7 * BATCH}x8xf32>, tensor<{BATCH}x7x3xi64>" in graph
+    assert f"tensor<{7 * 8 * BATCH}xf32>, tensor<{BATCH}x8x7x3xi64>" in graph
+    assert not re.search(rf"tensor<({BATCH}x7x7x8|{BATCH}x8x7x7|{BATCH * 7 * 7 * 8})xf32>", graph)
     check_step(net, model, inputs, tmp_path)
