@@ -62,14 +62,33 @@ void reduceColumns(const Reduction &r, const float *x, T start, Combine combine,
   }
 }
 
+/// `from[0]` to `from[count - 1]`, and behind them `start`, into as many lanes.
+template <int64_t lanes, class T, class Combine>
+void combineLanes(const float *from, int64_t count, T start, Combine combine, T *results) {
+#pragma omp simd
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    results[lane] = combine(results[lane], lane < count ? from[lane] : start);
+}
+
+template <int64_t lanes, class T, class Combine> T foldLanes(const T *results, Combine combine) {
+  if constexpr (lanes == 1) {
+    return results[0];
+  } else {
+    T halves[lanes / 2];
+#pragma omp simd
+    for (int64_t lane = 0; lane < lanes / 2; ++lane)
+      halves[lane] = combine(results[lane], results[lane + lanes / 2]);
+    return foldLanes<lanes / 2>(halves, combine);
+  }
+}
+
 /// One result after the other; neighbours of a row come together in lanes.
 template <class T, class Combine, class Store>
 void reduceRows(const Reduction &r, const float *x, T start, Combine combine, Store store) {
   constexpr int64_t lanes = 16;
   Dimensions outer = r.reducedShape;
   const int64_t inner = takeInner(outer), rows = product(outer),
-                step = r.reducedStrides.empty() ? 0 : r.reducedStrides.back(),
-                whole = step == 1 ? inner / lanes * lanes : 0;
+                step = r.reducedStrides.empty() ? 0 : r.reducedStrides.back();
 #pragma omp parallel for schedule(static) num_threads(r.threads) if (r.isLong())
   for (int64_t i = 0; i < product(r.keptShape); ++i) {
     const float *from = x + offsetAt(i, r.keptShape, r.keptStrides);
@@ -77,16 +96,18 @@ void reduceRows(const Reduction &r, const float *x, T start, Combine combine, St
     std::fill_n(results, lanes, start);
     for (int64_t row = 0; row < rows; ++row) {
       const float *begin = from + offsetAt(row, outer, r.reducedStrides);
-      for (int64_t k = 0; k < whole; k += lanes)
-#pragma omp simd
-        for (int64_t lane = 0; lane < lanes; ++lane)
-          results[lane] = combine(results[lane], begin[k + lane]);
-      for (int64_t k = whole; k < inner; ++k)
-        results[0] = combine(results[0], begin[k * step]);
+      if (step == 1) {
+        int64_t k = 0;
+        for (; k + lanes <= inner; k += lanes)
+          combineLanes<lanes>(begin + k, lanes, start, combine, results);
+        if (k < inner)
+          combineLanes<lanes>(begin + k, inner - k, start, combine, results);
+      } else {
+        for (int64_t k = 0; k < inner; ++k)
+          results[0] = combine(results[0], begin[k * step]);
+      }
     }
-    for (int64_t lane = 1; lane < lanes; ++lane)
-      results[0] = combine(results[0], results[lane]);
-    store(i, results[0]);
+    store(i, foldLanes<lanes>(results, combine));
   }
 }
 
@@ -141,7 +162,10 @@ void Reduce::operator()(const Run &, const float *x, float *y) const {
                      fields.reducedStrides, threads};
   auto store = [&](int64_t i, auto result) { y[i] = static_cast<float>(result); };
   // What is no number is neither more nor less, and stays.
-  auto larger = [](float a, float b) { return b > a || b != b ? b : a; };
+  auto larger = [](float a, float b) {
+    const float more = a > b ? a : b; // b where one is no number
+    return a != a ? a : more;
+  };
   if (isMaximum)
     reduce(by, x, -std::numeric_limits<float>::infinity(), larger, store);
   else
