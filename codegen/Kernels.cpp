@@ -91,20 +91,27 @@ std::string memberInitialiser(StringRef lead, StringRef name, ir::KernelAttr ker
   return listText((lead + name + "_(device, {").str(), fields, ("}" + closing).str(), 2);
 }
 
-std::vector<KernelMember> kernelMembers(ir::StageOp stage) {
-  std::vector<KernelMember> result;
+static ir::KernelAttr withoutName(ir::KernelAttr kernel) {
+  NamedAttrList fields(kernel.getFields());
+  fields.erase("name");
+  MLIRContext *context = kernel.getContext();
+  return ir::KernelAttr::get(context, kernel.getName(), fields.getDictionary(context), 0, false,
+                             false, false);
+}
+
+StageKernels::StageKernels(ir::StageOp stage) {
   stage.walk([&](ir::UnitOp unit) {
     if (!unit.getKernel() || isElementwise(unit))
       return;
-    KernelMember member{requireText(unit, "variable").str(), *unit.getKernel(), nodeNames(unit)};
-    auto same = llvm::find_if(result, [&](const KernelMember &m) { return m.name == member.name; });
-    if (same == result.end())
-      result.push_back(member);
-    else if (same->kernel != member.kernel)
-      throw Error(
-          formatv("'{0}' names two different kernels; this is a bug in name-values", member.name));
+    auto [place, isNew] = places.try_emplace(withoutName(*unit.getKernel()), all.size());
+    if (isNew)
+      all.push_back({requireText(unit, "variable").str(), *unit.getKernel(), nodeNames(unit)});
+    ++all[place->second].units;
   });
-  return result;
+}
+
+StringRef StageKernels::nameFor(ir::UnitOp unit) const {
+  return all[places.at(withoutName(*unit.getKernel()))].name;
 }
 
 } // namespace pdc

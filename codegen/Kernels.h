@@ -23,15 +23,27 @@ std::string nodeNames(ir::UnitOp unit);
 /// The runtime's kernel classes that a program uses, sorted.
 std::vector<std::string> kernelClasses(ir::ProgramOp program);
 
-/// A kernel object of a stage.
+/// A kernel object of a stage, named after the first unit that it computes.
 struct KernelMember {
   std::string name;
   ir::KernelAttr kernel;
-  std::string nodes;
+  std::string nodes; ///< of that unit
+  int units = 0;     ///< that it computes
 };
 
-/// The kernels of a stage in order of first use. Units of the same name share a kernel.
-std::vector<KernelMember> kernelMembers(ir::StageOp stage);
+/// The kernels of a stage. Units whose kernels differ in nothing but the name that errors give them
+/// share one: kernels keep nothing from call to call that belongs to a unit.
+class StageKernels {
+public:
+  explicit StageKernels(ir::StageOp stage);
+  /// In order of first use.
+  llvm::ArrayRef<KernelMember> members() const { return all; }
+  llvm::StringRef nameFor(ir::UnitOp unit) const;
+
+private:
+  std::vector<KernelMember> all;
+  llvm::DenseMap<ir::KernelAttr, size_t> places; ///< of kernels without names
+};
 
 /// `conv1_(device, {.group = 1, ...}` between `lead` and `closing`.
 std::string memberInitialiser(llvm::StringRef lead, llvm::StringRef name, ir::KernelAttr kernel,

@@ -45,36 +45,35 @@ static StringRef taskFunction(ir::Phase phase) {
   throw Error("unknown phase");
 }
 
-static void printTask(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops) {
-  StringRef function = taskFunction(task.getPhase());
+static void printTask(raw_indented_ostream &os, ir::TaskOp task, const StageKernels &kernels,
+                      LoopFunctions &loops) {
   bool isEmpty = !llvm::any_of(task.getBody().front(),
                                [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
   if (isEmpty)
     return;
-  os << "void " << function << "(const Run &run) override {\n";
-  os.indent();
-  printTaskBody(os, task, loops);
-  os.unindent();
-  os << "}\n\n";
+  printTaskFunctions(os, task, taskFunction(task.getPhase()), kernels, loops);
 }
 
 void printStageClass(raw_indented_ostream &os, ir::StageOp stage, LoopFunctions &loops) {
-  std::vector<KernelMember> kernels = kernelMembers(stage);
+  StageKernels kernels(stage);
   os << "class " << stageClass(stage) << " final : public Tasks {\npublic:\n";
   os.indent();
-  printConstructor(os, stageClass(stage), kernels);
+  printConstructor(os, stageClass(stage), kernels.members());
   for (auto task : stage.getBody().getOps<ir::TaskOp>())
-    printTask(os, task, loops);
+    printTask(os, task, kernels, loops);
   os.unindent();
   os << "private:\n";
   os.indent();
-  for (const KernelMember &member : kernels) {
+  for (const KernelMember &member : kernels.members()) {
     std::string text = (loops.isForDevice() ? names::kCudaPrefix : "") +
                        member.kernel.getName().str() + " " + member.name + "_;";
-    if (kIndent / 2 + text.size() + 4 + member.nodes.size() <= kColumns)
-      os << text << " // " << member.nodes << '\n';
+    const std::string comment =
+        member.nodes +
+        (member.units > 1 ? " and " + std::to_string(member.units - 1) + " more" : "");
+    if (kIndent / 2 + text.size() + 4 + comment.size() <= kColumns)
+      os << text << " // " << comment << '\n';
     else
-      os << commentBlock(member.nodes, kIndent / 2) << text << '\n';
+      os << commentBlock(comment, kIndent / 2) << text << '\n';
   }
   os.unindent();
   os << "};\n\n";

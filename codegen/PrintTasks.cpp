@@ -28,6 +28,9 @@ namespace pdc {
 
 static constexpr unsigned kCommentColumn = 60;
 
+/// Of a function: twice as many took g++ 12 five times as long, in steps of an LSTM.
+static constexpr unsigned kMostUnits = 400;
+
 /// Whether a statement and the comment behind it fit on a line.
 static bool fitsLine(StringRef statement, StringRef comment) {
   size_t column = std::max<size_t>(kIndent + statement.size(), kCommentColumn);
@@ -58,19 +61,36 @@ static std::string routeText(ir::MemoryOp memory) {
 
 namespace {
 
-/// Prints one task. Each tensor gets a local pointer where it is first used.
+/// Prints one task. Each tensor gets a local pointer where a function first uses it.
 class TaskPrinter {
 public:
-  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops)
-      : os(os), task(task), loops(loops), memories(task->getParentOfType<ir::ProgramOp>()),
-        measured(os, loops.isForDevice()),
+  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, const StageKernels &kernels,
+              LoopFunctions &loops)
+      : os(os), task(task), kernels(kernels), loops(loops),
+        memories(task->getParentOfType<ir::ProgramOp>()), measured(os, loops.isForDevice()),
         gradients(replicatedMemories(task->getParentOfType<ir::ProgramOp>(),
                                      task->getParentOfType<ir::StageOp>().getId(),
                                      ir::Role::Gradient)) {}
 
-  void print() {
+  /// How many functions its statements take. Updates that share a kernel stand together.
+  unsigned functions() {
+    if (loops.isForDevice() && task.getPhase() == ir::Phase::Update)
+      return 1;
+    const auto statements = llvm::count_if(task.getBody().front(), isStatement);
+    return unsigned(llvm::divideCeil(std::max<size_t>(statements, 1), kMostUnits));
+  }
+
+  /// `next` is called where the second function begins, and all behind it.
+  void print(llvm::function_ref<void(unsigned)> next) {
+    const unsigned last = functions();
+    unsigned statements = 0, number = 1;
     measured.begin(task);
     for (Operation &op : task.getBody().front()) {
+      if (number < last && isStatement(op) && statements++ == number * kMostUnits) {
+        declarations.clear();
+        isFirst = true;
+        next(++number);
+      }
       if (isa<ir::UnitOp, ir::AccumulateOp, ir::YieldOp>(op))
         switchUpdates(loops.isForDevice() && isSharedUpdate(op));
       printOperation(op);
@@ -81,6 +101,11 @@ public:
   }
 
 private:
+  static bool isStatement(Operation &op) {
+    auto unit = dyn_cast<ir::UnitOp>(op);
+    return unit ? unit.getKernel().has_value() : isa<ir::AccumulateOp>(op);
+  }
+
   /// Before the first of several updates that stand together, and behind the last.
   void switchUpdates(bool isUpdate) {
     if (std::exchange(isUpdating, isUpdate) == isUpdate)
@@ -228,7 +253,7 @@ private:
     llvm::append_range(arguments, results);
     if (unit.getKernel()->getAccumulates())
       arguments.push_back(whetherAdds(unit));
-    std::string opening = (requireText(unit, "variable") + "_(").str();
+    std::string opening = (kernels.nameFor(unit) + "_(").str();
     printLine(os, listText(opening, arguments, ");", kIndent),
               unit.getKernel()->getName().str() + ": " + nodeNames(unit));
   }
@@ -287,6 +312,7 @@ private:
 
   raw_indented_ostream &os;
   ir::TaskOp task;
+  const StageKernels &kernels;
   LoopFunctions &loops;
   SymbolTable memories;
   MeasuredUnits measured;
@@ -335,8 +361,31 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
             commentText(sum.getSymName()));
 }
 
-void printTaskBody(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops) {
-  TaskPrinter(os, task, loops).print();
+void printTaskFunctions(raw_indented_ostream &os, ir::TaskOp task, StringRef name,
+                        const StageKernels &kernels, LoopFunctions &loops) {
+  TaskPrinter printer(os, task, kernels, loops);
+  const unsigned functions = printer.functions();
+  auto begin = [&](unsigned number) {
+    os << "[[gnu::noinline]] void " << name << number << "(const Run &run) {\n";
+    os.indent();
+  };
+  auto end = [&] {
+    os.unindent();
+    os << "}\n\n";
+  };
+  os << "void " << name << "(const Run &run) override {\n";
+  os.indent();
+  if (functions > 1) {
+    for (unsigned number = 1; number <= functions; ++number)
+      os << name << number << "(run);\n";
+    end();
+    begin(1);
+  }
+  printer.print([&](unsigned number) {
+    end();
+    begin(number);
+  });
+  end();
 }
 
 } // namespace pdc

@@ -102,7 +102,7 @@ def test_stages_in_16_bits_train_bit_for_bit(network, precision, models, tmp_pat
     one, two = (train_on_host(emit(model, tmp_path / stages, *options, "--exact", "--precision", precision, "--stages", stages,
                                    workers=workers), tmp_path / f"found-{stages}", *evaluated, data=data, steps=3)
                 for workers, stages in ((1, "1"), (2, "1-1")))
-    assert network != "gpt2" or (tmp_path / "1-1" / "stage_1.cpp").read_text().count(".pitchY = 520") == 2
+    assert network != "gpt2" or (tmp_path / "1-1" / "stage_1.cpp").read_text().count(".pitchY = 520") == 1
     assert numpy.allclose(one.losses, expected.losses, rtol={"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision])
     assert one.losses == two.losses
     evaluations = [next(record for record in training.records if "evaluation_loss" in record) for training in (expected, one, two)]
@@ -281,9 +281,9 @@ def test_plans_say_which_attention_is_slow(width, dropout, text, tmp_path):
     project = emit(model, tmp_path / "cuda", "--precision", "bf16", "--minibatch", 4, "--microbatches", 1)
     plan, source = (project / "plan.txt").read_text(), (project / "stage_0.cpp").read_text()
     assert text in plan and bool(text) == ("warning: attention" in plan), plan
-    # Three layers that train and that evaluate, forward, and their gradients; equal ones are one.
+    # What all layers share, forward and for the gradients.
     fused = re.sub(r"\s+", " ", source).count('.causal = 1, .compute = "bf16"')
-    assert fused == 0 if text else fused >= 6
+    assert fused == 0 if text else fused >= 2
 
 
 def attention_of_as_many_numbers_as_samples(path):

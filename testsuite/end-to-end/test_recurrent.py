@@ -210,7 +210,7 @@ def test_steps_on_gpus(cell, precision, models, tmp_path):
         model = models("lstm", "--cell", cell, "--layers", 1, "--sequence", sequence)
         project = emulation.emit(model, tmp_path / f"{sequence}", *options, "--precision", precision)
         source = (project / "stage_0.cpp").read_text()
-        calls.append(len(re.findall(r"^  cuda::\w+ ", source, re.MULTILINE)))
+        calls.append(len(re.findall(r"^    \w+_\(run,", source, re.MULTILINE)))
     assert calls[0] - calls[1] == 3 * 2
     _, data = draw(tmp_path, 0)
     processor = pipeline.compile_model(model, tmp_path / "cpu", *options)
@@ -224,3 +224,31 @@ def test_steps_on_gpus(cell, precision, models, tmp_path):
     for name, after in expected.weights().items():
         assert numpy.linalg.norm(found[name] - after) <= rounding * numpy.linalg.norm(after - before[name]), name
     assert one.losses == two.losses
+
+
+class Long(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = torch.nn.LSTM(4, 6, batch_first=True), torch.nn.Linear(6, 10)
+
+    def forward(self, x):
+        return self.last(self.cell(x)[0].mean(1))
+
+
+def test_many_steps(tmp_path):
+    """A kernel for all steps alike, whether their gates are kept or not, and functions of some hundred units each: what compilers take is not the square of the steps."""
+    torch.manual_seed(3)
+    net, x, labels = Long().train(), torch.randn(BATCH, 450, 4), torch.randint(0, 10, (BATCH,))
+    torch.onnx.export(net, (x,), str(tmp_path / "long.onnx"), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=["x"], output_names=["scores"], dynamic_axes={"x": {0: "N"}, "scores": {0: "N"}})
+    project = pipeline.compile_model(tmp_path / "long.onnx", tmp_path / "project", "--minibatch", BATCH, "--optimizer", f"sgd,lr={RATE}")
+    source = (project / "stage_0.cpp").read_text()
+    members = re.findall(r"^  (?:cuda::)?(\w+) \w+;", source, re.M)
+    assert members.count("LstmCell") == 2 and members.count("MatrixProduct") < 10
+    assert all(f"void {function}(const Run &run) {{" in source for function in ("forward1", "forward3", "backward3", "evaluate2"))
+    result = pipeline.train(project, tmp_path / "run", data=pipeline.save_inputs({"x": x, "labels": labels}, tmp_path), steps=1)
+    net = net.double()
+    loss = torch.nn.functional.cross_entropy(net(x.double()), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    pipeline.expect_gradients(result, net, RATE)
