@@ -87,6 +87,10 @@ std::optional<Composite> matchGroupNormalization(ir::NodeOp root);
 /// the bounds of one Clip. Of a logarithm, as nn.BCELoss has it, whoever wrote it.
 std::optional<Composite> matchClip(ir::NodeOp root);
 
+/// From its last node, a Div: LRN of an odd size, as PyTorch writes nn.LocalResponseNorm, by a mean
+/// over squares whose channels are brought where pooling takes pixels.
+std::optional<Composite> matchLocalResponse(ir::NodeOp root);
+
 /// Lets a GroupNormalization make what a Swish makes of it, where nobody else reads its result.
 void takeSwish(ir::NodeOp swish);
 

@@ -86,6 +86,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     by and that are added, or with none. A Swish that alone reads a GroupNormalization goes into it (attribute
     `swish`): what lies between is neither written nor kept.
 
+    A quotient by a power of a mean over the squares of neighbouring channels, as PyTorch writes
+    nn.LocalResponseNorm of an odd size, becomes LRN.
+
     Rotary position embeddings, of both halves of a width or of neighbours in it, become RotateHalves, before
     a transposition of what they turn.
 

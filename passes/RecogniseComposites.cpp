@@ -292,6 +292,7 @@ std::optional<Composite> matchTransposedProduct(NodeOp root) {
 const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalization},
                                                   {"Add", matchGroupNormalization},
                                                   {"Reshape", matchGroupNormalization},
+                                                  {"Div", matchLocalResponse},
                                                   {"Mul", matchRootMeanSquare},
                                                   {"Mul", matchGelu},
                                                   {"Mul", matchFastGelu},
