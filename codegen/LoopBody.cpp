@@ -196,9 +196,10 @@ private:
 
   /// The functions of the place where the loop runs.
   std::string placed(std::string text) const {
-    if (loop.place == LoopPlace::device)
-      return text;
-    for (auto [standard, own] : runtime_names::kVectorFunctions)
+    using Named = std::pair<std::string_view, std::string_view>;
+    const bool onDevice = loop.place == LoopPlace::device;
+    for (auto [standard, own] : onDevice ? ArrayRef<Named>(runtime_names::kDeviceFunctions)
+                                         : ArrayRef<Named>(runtime_names::kVectorFunctions))
       for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
         text.replace(at, standard.size(), own);
     return text;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/cuda/LoopResults.h"
+#include "runtime/cuda/Power.h"
 #include "runtime/kernels/OutsideRows.h"
 
 #include <utility>

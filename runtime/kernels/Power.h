@@ -45,21 +45,28 @@ inline double binaryPower(double t) {
 } // namespace detail
 
 /// pow to about an ulp without a branch or a call, so that loops over it become vectors; each
-/// element has the same bits in a vector as alone. Exponents of -1, 1, 2 and 3 that are known where
-/// it is compiled, and so wherever it is inlined, are products and quotients, of two ulps.
+/// element has the same bits in a vector as alone. Exponents of -1, 1, 2, 3 and halves of 1 that
+/// are known where it is compiled, and so wherever it is inlined, are products, quotients and
+/// roots, of two ulps; a root of a negative number, even an infinite one, is NaN, as in PyTorch.
 [[gnu::always_inline]] inline float power(float x, float y) {
   if (__builtin_constant_p(y) && (y == -1 || y == 1))
     return y == 1 ? x : 1 / x;
   if (__builtin_constant_p(y) && (y == 2 || y == 3))
     return y == 2 ? x * x : x * x * x;
+  if (__builtin_constant_p(y) && (y == 0.5f || y == -0.5f))
+    return y == 0.5f ? std::sqrt(x + 0) : 1 / std::sqrt(x + 0); // of -0 as of 0
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float size = std::abs(x), half = y * 0.5f;
+  const float size = std::abs(x);
   const float found = static_cast<float>(detail::binaryPower(y * detail::binaryLogarithm(size)));
   const float ofZero = y < 0 ? kInfinity : 0, ofInfinity = y < 0 ? 0 : kInfinity;
   const float ofOne = size == 1 ? 1 : found;
   const float finite = size == 0 ? ofZero : ofOne;
   const float positive = size == kInfinity ? ofInfinity : finite;
-  const bool isWhole = std::rint(y) == y, isOdd = isWhole && std::rint(half) != half;
+  // As sums, of which a compiler knows that exponents that it knows decide them: with rint no loop
+  // over such an exponent becomes a vector.
+  const double wide = y, half = 0.5 * wide;
+  const bool isWhole = (wide + 0x1.8p52) - 0x1.8p52 == wide,
+             isOdd = isWhole && (half + 0x1.8p52) - 0x1.8p52 != half;
   const bool isNone = !isWhole && size > 0 && size < kInfinity;
   const float even = isNone ? kInfinity - kInfinity : positive;
   const float negative = isOdd ? -positive : even;

@@ -149,6 +149,11 @@ TEST(Loops, ArcTangent) {
 TEST(Loops, PowerThatIsKnown) {
   expectLike([](double v) { return v * v; }, [](float v) { return power(v, 2.0f); });
   expectLike([](double v) { return v * v * v; }, [](float v) { return power(v, 3.0f); });
+  expectLike([](double v) { return std::pow(v, 0.5); }, [](float v) { return power(v, 0.5f); });
+  expectLike([](double v) { return std::pow(v, -0.5); }, [](float v) { return power(v, -0.5f); });
+  expectLike([](double v) { return std::pow(v, 0.75); }, [](float v) { return power(v, 0.75f); });
+  expectLike([](double v) { return std::pow(v, -3.5); }, [](float v) { return power(v, -3.5f); });
+  expectLike([](double v) { return std::pow(v, -5); }, [](float v) { return power(v, -5.0f); });
 }
 
 /// Of numbers of each size and sign, and of those that standard functions name.
