@@ -99,15 +99,38 @@ static ir::KernelAttr withoutName(ir::KernelAttr kernel) {
                              false, false);
 }
 
+/// What fails may be any of its units.
+static ir::KernelAttr namedForAll(const KernelMember &member) {
+  NamedAttrList fields(member.kernel.getFields());
+  const std::string first = cast<StringAttr>(fields.get("name")).str();
+  MLIRContext *context = member.kernel.getContext();
+  fields.set("name",
+             StringAttr::get(context,
+                             first + " and " + std::to_string(member.names.size() - 1) + " more"));
+  return ir::KernelAttr::get(context, member.kernel.getName(), fields.getDictionary(context),
+                             member.kernel.getWorkspace(), member.kernel.getAccumulates(),
+                             member.kernel.getMultipliesPlain(), member.kernel.getAddsToLast());
+}
+
 StageKernels::StageKernels(ir::StageOp stage) {
+  std::set<std::string> variables;
   stage.walk([&](ir::UnitOp unit) {
     if (!unit.getKernel() || isElementwise(unit))
       return;
+    const std::string variable = requireText(unit, "variable").str();
     auto [place, isNew] = places.try_emplace(withoutName(*unit.getKernel()), all.size());
+    if (isNew && !variables.insert(variable).second)
+      throw Error(
+          formatv("'{0}' names two different kernels; this is a bug in name-values", variable));
     if (isNew)
-      all.push_back({requireText(unit, "variable").str(), *unit.getKernel(), nodeNames(unit)});
+      all.push_back({variable, *unit.getKernel(), nodeNames(unit)});
     ++all[place->second].units;
+    if (auto name = unit.getKernel()->getFields().getAs<StringAttr>("name"))
+      all[place->second].names.insert(name.str());
   });
+  for (KernelMember &member : all)
+    if (member.names.size() > 1)
+      member.kernel = namedForAll(member);
 }
 
 StringRef StageKernels::nameFor(ir::UnitOp unit) const {

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/Pdc.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct KernelMember {
   ir::KernelAttr kernel;
   std::string nodes; ///< of that unit
   int units = 0;     ///< that it computes
+  std::set<std::string> names = {}; ///< which errors would give them
 };
 
 /// The kernels of a stage. Units whose kernels differ in nothing but the name that errors give them

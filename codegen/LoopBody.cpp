@@ -191,17 +191,28 @@ private:
       return;
     }
     for (auto [i, result] : llvm::enumerate(node.getResults()))
-      define(node, result, placed(expression(*op, i, operands, node.getOnnxAttributes())));
+      define(
+          node, result,
+          placed(expression(*op, i, operands, node.getOnnxAttributes()), hasKnownExponent(node)));
+  }
+
+  static bool hasKnownExponent(ir::NodeOp node) {
+    const unsigned exponent = node.getOp() == "Pow" ? 1 : node.getOp() == "PowGrad" ? 2 : 0;
+    auto made = exponent ? node.getOperand(exponent).getDefiningOp<ir::NodeOp>() : ir::NodeOp();
+    return made && made.getOp() == "Constant";
   }
 
   /// The functions of the place where the loop runs.
-  std::string placed(std::string text) const {
-    using Named = std::pair<std::string_view, std::string_view>;
-    const bool onDevice = loop.place == LoopPlace::device;
-    for (auto [standard, own] : onDevice ? ArrayRef<Named>(runtime_names::kDeviceFunctions)
-                                         : ArrayRef<Named>(runtime_names::kVectorFunctions))
+  std::string placed(std::string text, bool knowsExponent) const {
+    auto replace = [&](std::string_view standard, std::string_view own) {
       for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
         text.replace(at, standard.size(), own);
+    };
+    if (knowsExponent)
+      replace(runtime_names::kPower, runtime_names::kKnownPower);
+    if (loop.place != LoopPlace::device)
+      for (auto [standard, own] : runtime_names::kVectorFunctions)
+        replace(standard, own);
     return text;
   }
 

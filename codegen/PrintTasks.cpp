@@ -72,9 +72,10 @@ public:
                                      task->getParentOfType<ir::StageOp>().getId(),
                                      ir::Role::Gradient)) {}
 
-  /// How many functions its statements take. Updates that share a kernel stand together.
+  /// How many functions its statements take: one where updates share a kernel or where times are
+  /// taken, both by an object that is declared at the start.
   unsigned functions() {
-    if (loops.isForDevice() && task.getPhase() == ir::Phase::Update)
+    if (loops.isForDevice() && (task.getPhase() == ir::Phase::Update || isMeasured(task)))
       return 1;
     const auto statements = llvm::count_if(task.getBody().front(), isStatement);
     return unsigned(llvm::divideCeil(std::max<size_t>(statements, 1), kMostUnits));

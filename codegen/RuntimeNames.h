@@ -39,9 +39,8 @@ inline constexpr std::pair<std::string_view, std::string_view> kVectorFunctions[
     {"std::pow(", "power("},
     {"std::sin(", "sine("},
     {"std::tanh(", "hyperbolicTangent("}};
-/// And loops on GPUs.
-inline constexpr std::pair<std::string_view, std::string_view> kDeviceFunctions[] = {
-    {"std::pow(", "power("}};
+/// And everywhere, where the exponent is a number in the source.
+inline constexpr std::string_view kPower = "std::pow(", kKnownPower = "knownPower(";
 
 /// CUDA: one header has all kernels, which have their own namespace; the loops' header is for .cu
 /// files.

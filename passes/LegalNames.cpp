@@ -56,8 +56,12 @@ static constexpr llvm::StringLiteral reserved[] = {
     "i386",          "size_t",      "int8_t",
     "int16_t",       "int32_t",     "int64_t",
     "uint8_t",       "uint16_t",    "uint32_t",
-    "uint64_t",      "updates",     "hyperbolicTangent",
-    "exponential",   "errorFunction"};
+    "uint64_t",      "updates",     "broadcast",
+    "strided",       "part",        "into",
+    "outsideRow",    "arcTangent",  "cosine",
+    "errorFunction", "exponential", "exponentialLessOne",
+    "logarithm",     "power",       "logarithmOfOneMore",
+    "sine",          "knownPower",  "hyperbolicTangent"};
 
 std::string legalName(llvm::StringRef name) {
   std::string legal;

@@ -41,6 +41,12 @@ bool padsOnly(NodeOp pad, size_t dimension, int64_t width) {
   return true;
 }
 
+/// What one exporter of PyTorch pads once more, with nothing.
+Value beforeEmptyPads(Value value) {
+  NodeOp pad = maker(value, "Pad");
+  return pad && padsOnly(pad, 0, 0) ? beforeEmptyPads(pad.getOperand(0)) : value;
+}
+
 /// How many neighbours along its first spatial dimension a pooling has the mean of; none where it
 /// does anything else.
 std::optional<int64_t> pooledNeighbours(NodeOp pool) {
@@ -66,7 +72,7 @@ struct NeighbourSquares {
 
 std::optional<NeighbourSquares> matchNeighbourSquares(Value value) {
   NodeOp pool = maker(beforeViews(value), "AveragePool");
-  NodeOp pad = pool ? maker(pool.getOperand(0), "Pad") : NodeOp();
+  NodeOp pad = pool ? maker(beforeEmptyPads(pool.getOperand(0)), "Pad") : NodeOp();
   const std::optional<int64_t> size = pad ? pooledNeighbours(pool) : std::nullopt;
   if (!size || *size % 2 == 0 || !padsOnly(pad, 2, *size / 2))
     return std::nullopt;

@@ -151,8 +151,11 @@ IndexedRows rowsOfElements(CompositionBuilder &b, bool areRead) {
     b.refuse("indices " + indexType.toString() + " along axis " + std::to_string(axis) +
              " do not fit data " + dataType.toString());
   const LyingTensor data = lying(b, b.input(0), areRead), indices = lying(b, b.input(1), true);
-  if (std::optional<IndexedRows> rows = rowsOfRepeated(b, static_cast<size_t>(axis), data, indices))
-    return *rows;
+  // Rows as a whole, even if what they repeat has to be written out for that.
+  for (const LyingTensor &from : {data, lying(b, b.input(0), false)})
+    if (std::optional<IndexedRows> rows =
+            rowsOfRepeated(b, static_cast<size_t>(axis), from, indices))
+      return *rows;
   std::vector<int64_t> along = data.strides;
   along[axis] = 0;
   NodeValue once = reshaped(b, wholeIndices(b, indices.value), indices.once);

@@ -47,7 +47,7 @@ public:
   bool isChosen() const { return isFinal; }
 
 private:
-  /// The pointers of a call as the library wants them; there are as many as slots and versions.
+  /// The pointers of a call as the library wants them; as many as units, slots and versions.
   struct Pack {
     std::vector<const void *> pointers; ///< the last one is the workspace's
     Descriptor descriptor;

@@ -1,6 +1,7 @@
 #include "runtime/kernels/LocalResponse.h"
 
 #include "runtime/kernels/LocalResponseGradient.h"
+#include "runtime/kernels/Power.h"
 #include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ int64_t pixelsOf(std::span<const int64_t> shape) { return product(shape.subspan(
 float inversePower(float base, float beta) {
   if (beta == 0.75f)
     return 1 / (std::sqrt(base) * std::sqrt(std::sqrt(base)));
-  return std::pow(base, -beta);
+  return power(base, -beta);
 }
 
 /// out[p] = sum over channels c - before .. c + after of value(channel, p).

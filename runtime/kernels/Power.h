@@ -45,16 +45,8 @@ inline double binaryPower(double t) {
 } // namespace detail
 
 /// pow to about an ulp without a branch or a call, so that loops over it become vectors; each
-/// element has the same bits in a vector as alone. Exponents of -1, 1, 2, 3 and halves of 1 that
-/// are known where it is compiled, and so wherever it is inlined, are products, quotients and
-/// roots, of two ulps; a root of a negative number, even an infinite one, is NaN, as in PyTorch.
+/// element has the same bits in a vector as alone.
 [[gnu::always_inline]] inline float power(float x, float y) {
-  if (__builtin_constant_p(y) && (y == -1 || y == 1))
-    return y == 1 ? x : 1 / x;
-  if (__builtin_constant_p(y) && (y == 2 || y == 3))
-    return y == 2 ? x * x : x * x * x;
-  if (__builtin_constant_p(y) && (y == 0.5f || y == -0.5f))
-    return y == 0.5f ? std::sqrt(x + 0) : 1 / std::sqrt(x + 0); // of -0 as of 0
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float size = std::abs(x);
   const float found = static_cast<float>(detail::binaryPower(y * detail::binaryLogarithm(size)));
@@ -75,5 +67,18 @@ inline double binaryPower(double t) {
   return y == 0 || x == 1 ? 1 : known;
 }
 inline double power(double x, double y) { return std::pow(x, y); }
+
+/// The same of an exponent that stands in the source. As in PyTorch some are products, quotients
+/// and roots, of two ulps; a root of a negative number is NaN, even of an infinite one.
+[[gnu::always_inline]] inline float knownPower(float x, float y) {
+  if (y == 1 || y == -1)
+    return y == 1 ? x : 1 / x;
+  if (y == 2 || y == 3)
+    return y == 2 ? x * x : x * x * x;
+  if (y == 0.5f || y == -0.5f)
+    return y == 0.5f ? std::sqrt(x) : 1 / std::sqrt(x);
+  return power(x, y);
+}
+inline double knownPower(double x, double y) { return std::pow(x, y); }
 
 } // namespace pdc::runtime

@@ -1,5 +1,7 @@
 #include "codegen/LoopBody.h"
+#include "codegen/RuntimeNames.h"
 #include "compiler/operators/Operator.h"
+#include "passes/LegalNames.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -7,6 +9,20 @@
 
 namespace pdc {
 namespace {
+
+/// No tensor is named after what loops call.
+TEST(LoopBody, CallsWhatNoTensorIsNamed) {
+  const LegalNames names;
+  auto isReserved = [&](std::string_view call) {
+    return names.isTaken(llvm::StringRef(call).drop_back());
+  };
+  for (auto [standard, own] : runtime_names::kVectorFunctions)
+    EXPECT_TRUE(isReserved(own)) << own;
+  EXPECT_TRUE(isReserved(runtime_names::kKnownPower));
+  for (llvm::StringRef name : {runtime_names::kBroadcast, runtime_names::kStrided,
+                               runtime_names::kInto, runtime_names::kPart})
+    EXPECT_TRUE(names.isTaken(name)) << name.str();
+}
 
 /// A condition on an attribute is decided when it is printed; types by ONNX's numbers: 1 is float,
 /// 9 a boolean, 16 bfloat16.

@@ -157,4 +157,24 @@ TYPED_TEST(Narrow, LoopsByGroups) {
   }
 }
 
+/// As PyTorch has them, whose pow of these exponents is no pow.
+TEST(KnownPowers, AreProductsAndRoots) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float x : {-infinity, -3.0f, -0.0f, 0.0f, 0.25f, 7.0f, infinity}) {
+    EXPECT_EQ(cuda::knownPower(x, 1.0f), x);
+    EXPECT_EQ(cuda::knownPower(x, 2.0f), x * x);
+    EXPECT_EQ(cuda::knownPower(x, 3.0f), x * x * x);
+    EXPECT_EQ(cuda::knownPower(x, -1.0f), 1 / x);
+    for (float exponent : {0.5f, -0.5f}) {
+      const float root = exponent < 0 ? 1 / std::sqrt(x) : std::sqrt(x);
+      if (x < 0)
+        EXPECT_TRUE(std::isnan(cuda::knownPower(x, exponent))) << x;
+      else
+        EXPECT_EQ(cuda::knownPower(x, exponent), root) << x;
+    }
+    if (x >= 0)
+      EXPECT_FLOAT_EQ(cuda::knownPower(x, 0.75f), std::pow(x, 0.75f));
+  }
+}
+
 } // namespace pdc::narrow

@@ -21,10 +21,11 @@ namespace {
 struct Weight {
   int64_t count;
   double decay;
-  std::vector<float, LineAllocator<float>> w, g, v, nextW, nextV;
+  std::vector<float, LineAllocator<float>> w, g, v, squares, nextW, nextV, nextSquares;
 
   Weight(int64_t count, double decay, int64_t number)
-      : count(count), decay(decay), w(size_t(count)), g(w), v(w), nextW(w), nextV(w) {
+      : count(count), decay(decay), w(size_t(count)), g(w), v(w), squares(w.size(), 1), nextW(w),
+        nextV(w), nextSquares(w) {
     for (int64_t i = 0; i < count; ++i) {
       w[i] = float((i * 7 + number) % 13 - 6) / 8;
       g[i] = float((i * 5 + number) % 11 - 5) / 4;
@@ -86,21 +87,54 @@ TEST(Updates, ComputeWhatEachAloneDoes) {
     }
 }
 
-/// A number that is none is told of wherever it lies, and not of those before it.
+namespace {
+
+/// A number that is none is told of wherever it lies, and not before.
+template <class Step> void expectToldOfNaN(Step step) {
+  for (size_t broken : {0, 5, 9})
+    for (double place : {0.0, 0.5, 1.0}) {
+      std::vector<Weight> weights = drawWeights(10);
+      int lost = 0;
+      runtime::Run told;
+      told.lost = &lost;
+      step(started(told), weights);
+      finish();
+      EXPECT_EQ(lost, 0);
+      Weight &x = weights[broken];
+      x.g[size_t(place * double(x.count - 1))] = std::numeric_limits<float>::quiet_NaN();
+      step(started(told), weights);
+      finish();
+      EXPECT_EQ(lost, 1) << "weight " << broken << " at " << place;
+    }
+}
+
+/// Of a rule with one state.
+template <class Update, class Fields>
+void updateWithState(const Run &run, std::vector<Weight> &weights) {
+  cuda::Updates updates(run);
+  for (Weight &x : weights)
+    Update(Device(), Fields{.count = x.count, .weight_decay = x.decay})(
+        updates, x.w.data(), x.g.data(), x.squares.data(), &kScale, &kRate, &kStep, x.nextW.data(),
+        x.nextSquares.data());
+  updates.launch();
+}
+
+void updateByAdam(const Run &run, std::vector<Weight> &weights) {
+  cuda::Updates updates(run);
+  for (Weight &x : weights)
+    cuda::AdamUpdate(Device(), {.count = x.count})(
+        updates, x.w.data(), x.g.data(), x.v.data(), x.squares.data(), &kScale, &kRate, &kStep,
+        x.nextW.data(), x.nextV.data(), x.nextSquares.data());
+  updates.launch();
+}
+
+} // namespace
+
 TEST(Updates, TellOfNaN) {
-  for (size_t broken : {0, 5, 9}) {
-    std::vector<Weight> weights = drawWeights(10);
-    int lost = 0;
-    runtime::Run told;
-    told.lost = &lost;
-    updateBySgd(started(told), weights);
-    finish();
-    EXPECT_EQ(lost, 0);
-    weights[broken].g.back() = std::numeric_limits<float>::quiet_NaN();
-    updateBySgd(started(told), weights);
-    finish();
-    EXPECT_EQ(lost, 1) << "weight " << broken;
-  }
+  expectToldOfNaN(updateBySgd);
+  expectToldOfNaN(updateWithState<cuda::MomentumUpdate, MomentumUpdateFields>);
+  expectToldOfNaN(updateWithState<cuda::AdagradUpdate, AdagradUpdateFields>);
+  expectToldOfNaN(updateByAdam);
 }
 
 /// Weights of other rules and of other numbers are launched apart, each by its own.

@@ -37,9 +37,10 @@ TEST(Loops, OneTwoAndThreeResults) {
   ASSERT_EQ(z[5], a[5] - b[5]);
 }
 
-/// Numbers of each size and sign.
+/// Numbers of each size and sign, and infinite ones.
 static std::vector<float> numbersOfEachSize() {
-  std::vector<float> x;
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {infinity, -infinity};
   for (uint32_t bits = 0; bits < 0x7f800000; bits += 40009)
     for (float sign : {1.0f, -1.0f})
       x.push_back(sign * std::bit_cast<float>(bits));
@@ -147,13 +148,17 @@ TEST(Loops, ArcTangent) {
 }
 
 TEST(Loops, PowerThatIsKnown) {
-  expectLike([](double v) { return v * v; }, [](float v) { return power(v, 2.0f); });
-  expectLike([](double v) { return v * v * v; }, [](float v) { return power(v, 3.0f); });
-  expectLike([](double v) { return std::pow(v, 0.5); }, [](float v) { return power(v, 0.5f); });
-  expectLike([](double v) { return std::pow(v, -0.5); }, [](float v) { return power(v, -0.5f); });
-  expectLike([](double v) { return std::pow(v, 0.75); }, [](float v) { return power(v, 0.75f); });
-  expectLike([](double v) { return std::pow(v, -3.5); }, [](float v) { return power(v, -3.5f); });
-  expectLike([](double v) { return std::pow(v, -5); }, [](float v) { return power(v, -5.0f); });
+  expectLike([](double v) { return v * v; }, [](float v) { return knownPower(v, 2.0f); });
+  expectLike([](double v) { return v * v * v; }, [](float v) { return knownPower(v, 3.0f); });
+  expectLike([](double v) { return std::sqrt(v); }, [](float v) { return knownPower(v, 0.5f); });
+  expectLike([](double v) { return 1 / std::sqrt(v); },
+             [](float v) { return knownPower(v, -0.5f); });
+  expectLike([](double v) { return std::pow(v, 0.75); },
+             [](float v) { return knownPower(v, 0.75f); });
+  expectLike([](double v) { return std::pow(v, -3.5); },
+             [](float v) { return knownPower(v, -3.5f); });
+  expectLike([](double v) { return std::pow(v, -5); },
+             [](float v) { return knownPower(v, -5.0f); });
 }
 
 /// Of numbers of each size and sign, and of those that standard functions name.

@@ -33,13 +33,15 @@ func.func @train() {
   %response = pdc.node "Div" "response"(%image, %power) {} : (tensor<2x6x3x3xf32>, tensor<2x6x3x3xf32>) -> tensor<2x6x3x3xf32>
   pdc.accumulate %response into @of_image : tensor<2x6x3x3xf32>
 
-  // Of lines by one of two, of three channels.
+  // Of lines by one of two, of three channels; padded once more with nothing.
   // CHECK: pdc.node "LRN" "line_response"(%[[LINE]]) {{.*}}size = 3 : i64}
   %line_square = pdc.node "Mul" "line_square"(%line, %line) {} : (tensor<2x6x4xf32>, tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
   %line_deep = pdc.node "Unsqueeze" "line_deep"(%line_square, %one) {} : (tensor<2x6x4xf32>, tensor<1xi64>) -> tensor<2x1x6x4xf32>
   %line_pads = pdc.node "Constant" "line_pads"() {value = dense<[0, 0, 1, 0, 0, 0, 1, 0]> : tensor<8xi64>} : () -> tensor<8xi64>
   %line_padded = pdc.node "Pad" "line_padded"(%line_deep, %line_pads) {mode = "constant"} : (tensor<2x1x6x4xf32>, tensor<8xi64>) -> tensor<2x1x8x4xf32>
-  %line_mean = pdc.node "AveragePool" "line_mean"(%line_padded) {kernel_shape = array<i64: 3, 1>} : (tensor<2x1x8x4xf32>) -> tensor<2x1x6x4xf32>
+  %no_pads = pdc.node "Constant" "no_pads"() {value = dense<0> : tensor<8xi64>} : () -> tensor<8xi64>
+  %line_again = pdc.node "Pad" "line_again"(%line_padded, %no_pads) {} : (tensor<2x1x8x4xf32>, tensor<8xi64>) -> tensor<2x1x8x4xf32>
+  %line_mean = pdc.node "AveragePool" "line_mean"(%line_again) {kernel_shape = array<i64: 3, 1>} : (tensor<2x1x8x4xf32>) -> tensor<2x1x6x4xf32>
   %line_flat = pdc.node "Squeeze" "line_flat"(%line_mean, %one) {} : (tensor<2x1x6x4xf32>, tensor<1xi64>) -> tensor<2x6x4xf32>
   %line_scaled = pdc.node "Mul" "line_scaled"(%line_flat, %alpha) {} : (tensor<2x6x4xf32>, tensor<f32>) -> tensor<2x6x4xf32>
   %line_shifted = pdc.node "Add" "line_shifted"(%line_scaled, %bias) {} : (tensor<2x6x4xf32>, tensor<f32>) -> tensor<2x6x4xf32>
