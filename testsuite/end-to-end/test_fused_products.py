@@ -53,7 +53,7 @@ def losses(training):
 
 def counts(project):
     text = "".join(stage.read_text() for stage in project.glob("stage_?.cpp"))
-    return {name: len(re.findall(rf"cuda::{name} \w+;", text)) for name in CLASSES}
+    return {name: len(re.findall(rf"// {name}: ", text)) for name in CLASSES}
 
 
 def emit(model, folder, stages, *options, precision="fp32"):
