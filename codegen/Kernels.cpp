@@ -114,27 +114,26 @@ static ir::KernelAttr namedForAll(const KernelMember &member) {
 
 StageKernels::StageKernels(ir::StageOp stage) {
   std::set<std::string> variables;
+  llvm::DenseMap<ir::KernelAttr, size_t> placesByKernel; // of kernels without names
   stage.walk([&](ir::UnitOp unit) {
     if (!unit.getKernel() || isElementwise(unit))
       return;
     const std::string variable = requireText(unit, "variable").str();
-    auto [place, isNew] = places.try_emplace(withoutName(*unit.getKernel()), all.size());
+    auto [place, isNew] = placesByKernel.try_emplace(withoutName(*unit.getKernel()), all.size());
     if (isNew && !variables.insert(variable).second)
       throw Error(
           formatv("'{0}' names two different kernels; this is a bug in name-values", variable));
     if (isNew)
       all.push_back({variable, *unit.getKernel(), nodeNames(unit)});
-    ++all[place->second].units;
+    places[unit] = place->second;
+    KernelMember &member = all[place->second];
+    ++member.units;
     if (auto name = unit.getKernel()->getFields().getAs<StringAttr>("name"))
-      all[place->second].names.insert(name.str());
+      member.names.insert(name.str());
   });
   for (KernelMember &member : all)
     if (member.names.size() > 1)
       member.kernel = namedForAll(member);
-}
-
-StringRef StageKernels::nameFor(ir::UnitOp unit) const {
-  return all[places.at(withoutName(*unit.getKernel()))].name;
 }
 
 } // namespace pdc

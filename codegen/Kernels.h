@@ -40,11 +40,11 @@ public:
   explicit StageKernels(ir::StageOp stage);
   /// In order of first use.
   llvm::ArrayRef<KernelMember> members() const { return all; }
-  llvm::StringRef nameFor(ir::UnitOp unit) const;
+  llvm::StringRef nameFor(ir::UnitOp unit) const { return all[places.at(unit)].name; }
 
 private:
   std::vector<KernelMember> all;
-  llvm::DenseMap<ir::KernelAttr, size_t> places; ///< of kernels without names
+  llvm::DenseMap<mlir::Operation *, size_t> places; ///< by unit
 };
 
 /// `conv1_(device, {.group = 1, ...}` between `lead` and `closing`.
