@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace pdc::ir;
 
@@ -25,6 +27,36 @@ std::optional<double> numberOf(Value value) {
       !isConstant(value.getDefiningOp()))
     return std::nullopt;
   return constantOf(value)->data.at(0);
+}
+
+bool isNumber(Value value, double expected) {
+  std::optional<double> found = numberOf(value);
+  return found && std::abs(*found - expected) <= 1e-6 * std::abs(expected);
+}
+
+void Product::multiply(Value value, bool isWhole) {
+  NodeOp product = maker(value, "Mul");
+  if (std::optional<double> constant = numberOf(value)) {
+    number *= *constant;
+  } else if (product && (isWhole || value.hasOneUse())) {
+    for (Value operand : product.getOperands())
+      multiply(operand, false);
+  } else if (NodeOp quotient = maker(value, "Div");
+             quotient && value.hasOneUse() && numberOf(quotient.getOperand(1))) {
+    number /= *numberOf(quotient.getOperand(1));
+    multiply(quotient.getOperand(0), false);
+  } else {
+    factors.push_back(value);
+  }
+}
+
+Value beforeViews(Value value) {
+  while (NodeOp view = value.getDefiningOp<NodeOp>()) {
+    if (!llvm::is_contained({"Reshape", "Squeeze", "Unsqueeze"}, view.getOp()))
+      break;
+    value = view.getOperand(0);
+  }
+  return value;
 }
 
 std::vector<int64_t> permutationOf(NodeOp transpose) {

@@ -29,6 +29,23 @@ bool isMaskedByNormalisation(ir::NodeOp node);
 /// A constant of one element.
 std::optional<double> numberOf(mlir::Value value);
 
+/// Whether it is that constant, as exporters write numbers in f32.
+bool isNumber(mlir::Value value, double expected);
+
+/// A product of several factors, whatever the order and the brackets: its constants are one number.
+struct Product {
+  explicit Product(mlir::Value value) { multiply(value, true); }
+
+  double number = 1;
+  llvm::SmallVector<mlir::Value> factors;
+
+private:
+  void multiply(mlir::Value value, bool isWhole);
+};
+
+/// What views of it are made of: the same elements in the same order.
+mlir::Value beforeViews(mlir::Value value);
+
 /// A Reshape before `root`, with the constant that it reads.
 mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
                      mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
@@ -78,6 +95,12 @@ private:
 /// Replaces a sum that is a rotary position embedding, x cos + (-x2, x1) sin of both halves of a
 /// width or of neighbours in it, by one RotateHalves; false where it is none.
 bool recogniseRotation(ir::NodeOp root, NodeNames &names);
+
+/// From its last node, an Add: LayerNormalization as networks write it themselves.
+std::optional<Composite> matchLayerNormalization(ir::NodeOp root);
+
+/// From its last node, a Mul: RMSNormalization.
+std::optional<Composite> matchRootMeanSquare(ir::NodeOp root);
 
 /// From its last node, a GroupNormalization as exporters write it: an InstanceNormalization of each
 /// sample's groups, which a view brings together, and numbers per channel behind it, or none.

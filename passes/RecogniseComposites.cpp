@@ -16,12 +16,6 @@ using namespace pdc::ir;
 
 namespace {
 
-/// Exporters write numbers as f32.
-bool isNumber(Value value, double expected) {
-  std::optional<double> found = numberOf(value);
-  return found && std::abs(*found - expected) <= 1e-6 * std::abs(expected);
-}
-
 /// The other operand of a node of two, one of which is this number; null where neither is.
 Value besides(NodeOp node, double number) {
   if (!node || node.getNumOperands() != 2)
@@ -31,31 +25,6 @@ Value besides(NodeOp node, double number) {
       return node.getOperand(1 - i);
   return {};
 }
-
-/// A product of several factors, whatever the order and the brackets: its constants are one number.
-struct Product {
-  double number = 1;
-  SmallVector<Value> factors;
-
-  explicit Product(Value value) { multiply(value, true); }
-
-private:
-  void multiply(Value value, bool isWhole) {
-    NodeOp product = maker(value, "Mul");
-    if (std::optional<double> constant = numberOf(value)) {
-      number *= *constant;
-    } else if (product && (isWhole || value.hasOneUse())) {
-      for (Value operand : product.getOperands())
-        multiply(operand, false);
-    } else if (NodeOp quotient = maker(value, "Div");
-               quotient && value.hasOneUse() && numberOf(quotient.getOperand(1))) {
-      number /= *numberOf(quotient.getOperand(1));
-      multiply(quotient.getOperand(0), false);
-    } else {
-      factors.push_back(value);
-    }
-  }
-};
 
 bool isClose(double found, double expected) {
   return std::abs(found - expected) <= 1e-6 * std::abs(expected);
@@ -130,139 +99,6 @@ std::optional<Composite> matchSwish(NodeOp root) {
 }
 
 pdc::TensorType typeOf(Value value) { return toTensorType(value.getType()); }
-
-/// The first of the last dimensions over which a mean with kept dimensions goes.
-std::optional<int64_t> meanAxis(NodeOp mean) {
-  const int64_t rank = typeOf(mean.getOperand(0)).rank();
-  if (mean.getNumOperands() < 2 || !isConstant(mean.getOperand(1).getDefiningOp()) ||
-      !toAttributes(mean.getOnnxAttributes()).integer("keepdims", 1))
-    return std::nullopt;
-  std::vector<int64_t> axes = constantOf(mean.getOperand(1))->toIntegers();
-  for (int64_t &axis : axes)
-    axis += axis < 0 ? rank : 0;
-  llvm::sort(axes);
-  const int64_t first = rank - static_cast<int64_t>(axes.size());
-  for (auto [i, axis] : llvm::enumerate(axes))
-    if (axis != first + static_cast<int64_t>(i))
-      return std::nullopt;
-  return axes.empty() ? std::nullopt : std::optional(first);
-}
-
-/// Whether a value has one element per element of a row that begins at the axis.
-bool isOfRow(Value value, const pdc::TensorType &x, int64_t axis) {
-  return typeOf(value).shape == std::vector<int64_t>(x.shape.begin() + axis, x.shape.end());
-}
-
-bool isSquare(Value value, Value x) {
-  if (NodeOp power = maker(value, "Pow"))
-    return power.getOperand(0) == x && isNumber(power.getOperand(1), 2);
-  NodeOp product = maker(value, "Mul");
-  return product && product.getOperand(0) == x && product.getOperand(1) == x;
-}
-
-/// Rows divided by the root of their mean square.
-struct Normalised {
-  Value rows;
-  int64_t axis;
-  double epsilon;
-};
-
-/// ReduceMean of the squares -> Add epsilon -> Sqrt.
-std::optional<Normalised> matchDeviation(Value deviation, Value rows) {
-  NodeOp root = maker(deviation, "Sqrt");
-  NodeOp shifted = root ? maker(root.getOperand(0), "Add") : NodeOp();
-  for (int i : {0, 1}) {
-    NodeOp mean = shifted ? maker(shifted.getOperand(i), "ReduceMean") : NodeOp();
-    if (!mean || !isSquare(mean.getOperand(0), rows))
-      continue;
-    std::optional<double> epsilon = numberOf(shifted.getOperand(1 - i));
-    std::optional<int64_t> axis = meanAxis(mean);
-    if (epsilon && axis)
-      return Normalised{rows, *axis, *epsilon};
-  }
-  return std::nullopt;
-}
-
-/// What is divided by where a value is 1 / deviation; else null.
-Value inverted(Value value) {
-  if (NodeOp inverse = maker(value, "Reciprocal"))
-    return inverse.getOperand(0);
-  NodeOp quotient = maker(value, "Div");
-  return quotient && isNumber(quotient.getOperand(0), 1) ? quotient.getOperand(1) : Value();
-}
-
-/// Normalised rows times one number per element of a row.
-struct Scaled {
-  Normalised normalised;
-  Value scale;
-};
-
-std::optional<Scaled> scaledRows(Value rows, Value deviation, Value scale) {
-  std::optional<Normalised> found = matchDeviation(deviation, rows);
-  if (!found || !isOfRow(scale, typeOf(rows), found->axis))
-    return std::nullopt;
-  return Scaled{*found, scale};
-}
-
-/// rows / deviation times scale; or rows, 1 / deviation and scale multiplied in any order.
-std::optional<Scaled> matchScaled(NodeOp root) {
-  Product product(root->getResult(0));
-  const size_t count = product.factors.size();
-  if (product.number != 1 || count < 2 || count > 3)
-    return std::nullopt;
-  for (size_t i = 0; i < count; ++i) {
-    Value factor = product.factors[i], next = product.factors[(i + 1) % count];
-    Value other = product.factors[(i + 2) % count];
-    std::optional<Scaled> found;
-    if (NodeOp quotient = maker(factor, "Div"); quotient && count == 2)
-      found = scaledRows(quotient.getOperand(0), quotient.getOperand(1), next);
-    if (Value deviation = inverted(factor); deviation && count == 3) {
-      found = scaledRows(next, deviation, other);
-      found = found ? found : scaledRows(other, deviation, next);
-    }
-    if (found)
-      return found;
-  }
-  return std::nullopt;
-}
-
-/// What is subtracted from x to centre rows: their mean.
-bool isCentred(NodeOp difference, int64_t axis) {
-  NodeOp mean = maker(difference.getOperand(1), "ReduceMean");
-  return mean && mean.getOperand(0) == difference.getOperand(0) && meanAxis(mean) == axis;
-}
-
-///     x -> Sub ReduceMean -> (as below) -> Mul scale -> Add bias
-std::optional<Composite> matchLayerNormalization(NodeOp root) {
-  for (int i : {0, 1}) {
-    NodeOp product = maker(root.getOperand(i), "Mul");
-    std::optional<Scaled> found = product ? matchScaled(product) : std::nullopt;
-    NodeOp difference = found ? maker(found->normalised.rows, "Sub") : NodeOp();
-    if (!difference || !isCentred(difference, found->normalised.axis))
-      continue;
-    Value x = difference.getOperand(0), bias = root.getOperand(1 - i);
-    if (!isOfRow(bias, typeOf(x), found->normalised.axis))
-      continue;
-    Attributes attributes = {{"axis", found->normalised.axis},
-                             {"epsilon", found->normalised.epsilon}};
-    return Composite{"LayerNormalization", {x, found->scale, bias}, attributes, 3};
-  }
-  return std::nullopt;
-}
-
-///     x -> Div Sqrt(ReduceMean(x x) + epsilon) -> Mul scale
-std::optional<Composite> matchRootMeanSquare(NodeOp root) {
-  std::optional<Scaled> found = matchScaled(root);
-  if (!found)
-    return std::nullopt;
-  // Centred rows are a LayerNormalization without what follows it.
-  if (NodeOp difference = maker(found->normalised.rows, "Sub");
-      difference && isCentred(difference, found->normalised.axis))
-    return std::nullopt;
-  Attributes attributes = {{"axis", found->normalised.axis},
-                           {"epsilon", found->normalised.epsilon}};
-  return Composite{"RMSNormalization", {found->normalised.rows, found->scale}, attributes, 2};
-}
 
 /// What a transposition of the last two dimensions reads, else null.
 Value untransposed(Value value) {

@@ -6,16 +6,6 @@ using namespace pdc::ir;
 
 namespace {
 
-/// What views of it are made of: the same elements in the same order.
-Value beforeViews(Value value) {
-  while (NodeOp view = value.getDefiningOp<NodeOp>()) {
-    if (!llvm::is_contained({"Reshape", "Squeeze", "Unsqueeze"}, view.getOp()))
-      break;
-    value = view.getOperand(0);
-  }
-  return value;
-}
-
 /// The operand beside a number, of a node that takes them in any order.
 std::optional<std::pair<Value, double>> besideNumber(NodeOp node) {
   if (node && node.getNumOperands() == 2)

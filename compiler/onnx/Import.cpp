@@ -239,10 +239,11 @@ private:
            !parameters.contains(found->first);
   }
 
-  /// Single numbers of the file become constants of the graph: loops hold them.
-  bool isNumber(const Initializer &initializer) {
-    return initializer.literal && initializer.type.elementCount() == 1 &&
-           !parameters.contains(initializer.name);
+  /// Single numbers of the file become constants of the graph: patterns see them, and loops hold
+  /// them.
+  bool isNumber(const Initializer &initializer) const {
+    return initializer.type.elementCount() == 1 && !parameters.contains(initializer.name) &&
+           !statistics.contains(initializer.name) && isWrittenNumber(model, initializer);
   }
 
   /// So do flags and masks, so that attention knows what they let be seen.

@@ -172,6 +172,17 @@ std::set<std::string> initializersMatching(const Model &model, const std::string
   return names;
 }
 
+bool isWrittenNumber(const Model &model, const Initializer &initializer) {
+  const std::string &name = initializer.name;
+  if (initializer.literal || isConstantName(name))
+    return true;
+  if (const auto &known = model.metadata.isParameter; !known.empty())
+    return !known.contains(name);
+  // PyTorch's exporter of scripts writes its numbers as Constant nodes.
+  return model.producer != "pytorch" && initializer.type.shape.empty() && !isWeightName(name) &&
+         !isScaleName(name);
+}
+
 std::string chooseOptimizer(const Model &model, const std::string &option) {
   if (!option.empty())
     return option;

@@ -30,6 +30,11 @@ std::set<std::string> initializersMatching(const Model &model, const std::string
 std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, const Loss &loss,
                                                           const ParameterPatterns &patterns);
 
+/// Whether the initializer, of one element and not trained, is a number that an exporter made or
+/// wrote: the network has no parameter or buffer of its name, and so no weights that are given
+/// instead of the file's.
+bool isWrittenNumber(const Model &model, const Initializer &initializer);
+
 /// `--optimizer` as it is given, else the file's, else sgd.
 std::string chooseOptimizer(const Model &model, const std::string &option);
 

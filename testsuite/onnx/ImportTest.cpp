@@ -154,13 +154,16 @@ TEST(Import, fillsAndLiterals) {
       half = Constant<value = float {0.25}>()
       m = MatMul(x, w)
       s = Mul(m, half)
-      y = Reshape(s, to)
+      t = Mul(s, const_fold_opt__12)
+      y = Reshape(t, to)
     })");
   addShape(proto, "shape", {3, 3});
   addShape(proto, "to", {2, 3});
+  addInitializer(proto, "const_fold_opt__12", {}, {3});
   expectLines(import(read(proto)),
               {"@w weight version : tensor<3x3xf32> {initial = 5.000000e-01 : f64}",
                "pdc.node \"Constant\" \"half\"() {value = dense<2.500000e-01> : tensor<f32>}",
+               "pdc.node \"Constant\" \"const_fold_opt__12\"() {value = dense<3.000000e+00>",
                "pdc.node \"Constant\" \"to\"() {value = dense<[2, 3]> : tensor<2xi64>}"});
 }
 

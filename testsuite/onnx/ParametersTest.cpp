@@ -1,54 +1,9 @@
-#include "compiler/onnx/Parameters.h"
-#include "testsuite/onnx/ModelText.h"
+#include "testsuite/onnx/ParametersText.h"
 
 #include <limits>
 
 using namespace pdc;
 using namespace pdc::testing;
-
-using NameSet = std::set<std::string>;
-
-static void declareKind(onnx::ModelProto &model, const std::string &name, const std::string &kind) {
-  onnx::ValueInfoProto &value = *model.mutable_graph()->add_value_info();
-  value.set_name(name);
-  addMetadata(value, 4, "pkg.torch.export.graph_signature.InputSpec.kind", kind);
-}
-
-static const char *signatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
-
-static NameSet trainedOf(const Model &model) {
-  return chooseParameters(model, chooseLoss(model, ""), {});
-}
-
-/// Named by no words that tell a weight from a table: w and s are weights, t is a table.
-static onnx::ModelProto scaled() {
-  onnx::ModelProto model = protoOf(std::string(header) + R"(
-    net (float[2, 3] x) => (float[2, 4] y) {
-      a = Where(c, s, x)
-      b = Mul(a, t)
-      d = Mul(b, f)
-      y = MatMul(d, w) })");
-  for (const char *name : {"s", "t", "f"})
-    addInitializer(model, name, {3}, {1, 2, 3});
-  addInitializer(model, "w", {3, 4}, std::vector<float>(12, 1));
-  onnx::TensorProto &condition = *model.mutable_graph()->add_initializer();
-  condition.set_name("c");
-  condition.set_data_type(onnx::TensorProto::BOOL);
-  condition.add_dims(3);
-  condition.set_raw_data(std::string("\1\0\1", 3));
-  return model;
-}
-
-TEST(Parameters, exportersMetadata) {
-  EXPECT_EQ(trainedOf(read(scaled())), (NameSet{"f", "s", "t", "w"}));
-  onnx::ModelProto model = scaled();
-  declareKind(model, "s", "PARAMETER");
-  declareKind(model, "t", "BUFFER");
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"}))
-      << "f and w were folded, w a factor of a product";
-  declareKind(model, "c", "PARAMETER");
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"})) << "integers are not trained";
-}
 
 /// Whatever it is called: nobody trains what hides keys. Flags are constants too, unless they are
 /// trained.
@@ -108,23 +63,6 @@ TEST(Parameters, behindFunctions) {
             (NameSet{"bias", "decay", "floor", "mixture", "positions", "token"}));
 }
 
-TEST(Parameters, lostParameters) {
-  onnx::ModelProto model = scaled();
-  for (const char *name : {"s", "t", "f", "w"})
-    declareKind(model, name, "PARAMETER");
-  addMetadata(*model.mutable_graph(), 16, signatureKey,
-              "# inputs\np_s: PARAMETER target='s'\np_b: PARAMETER target='fc.bias'\n"
-              "b_m: BUFFER target='mean' persistent=True\nx: USER_INPUT\n");
-  EXPECT_TRUE(read(model).metadata.lostParameters.empty())
-      << "one that is not read, or has two names";
-  onnx::ModelProto folded = model;
-  folded.mutable_graph()->mutable_value_info()->RemoveLast();
-  EXPECT_EQ(read(folded).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
-  addMetadata(*model.mutable_graph()->mutable_node(0), 9, "pkg.onnxscript.rewriter.rule_name",
-              "RemoveBias");
-  EXPECT_EQ(read(model).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
-}
-
 /// Tools that simplify graphs make initializers of Constant nodes.
 TEST(Parameters, constantsThatAreInitializers) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
@@ -139,85 +77,6 @@ TEST(Parameters, constantsThatAreInitializers) {
   model.mutable_graph()->mutable_initializer(1)->set_name("/norm/Constant_1_output_0");
   model.mutable_graph()->mutable_node(1)->set_input(1, "/norm/Constant_1_output_0");
   EXPECT_EQ(trainedOf(read(model)), NameSet{"bias"});
-}
-
-static std::map<std::string, std::string> reasonsOf(const Model &model) {
-  return reasonsAgainstTraining(model, chooseLoss(model, ""), {});
-}
-
-/// A product with a sum behind it, twice: the second may have been added by hand.
-static onnx::ModelProto twoLayers() {
-  onnx::ModelProto model = protoOf(std::string(header) + R"(
-    net (float[2, 3] x) => (float[2, 3] y) {
-      a = MatMul(x, w1)
-      b = Add(a, b1)
-      c = MatMul(b, w2)
-      y = Add(c, b2) })");
-  for (const char *name : {"w1", "w2"})
-    addInitializer(model, name, {3, 3}, std::vector<float>(9, 1));
-  for (const char *name : {"b1", "b2"})
-    addInitializer(model, name, {3}, {1, 2, 3});
-  return model;
-}
-
-/// A graph input's own kind says nothing of initializers.
-TEST(Parameters, metadataOfInputsOnly) {
-  onnx::ModelProto model = twoLayers();
-  addMetadata(*model.mutable_graph()->mutable_input(0), 4,
-              "pkg.torch.export.graph_signature.InputSpec.kind", "USER_INPUT");
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1", "w2"}));
-  addMetadata(*model.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n"
-              "p_w2: PARAMETER target='w2'\nb_b2: BUFFER target='b2' persistent=True\n");
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "w1", "w2"})) << "the signature names targets";
-  EXPECT_TRUE(read(model).metadata.lostParameters.empty());
-  EXPECT_EQ(reasonsOf(read(model)).at("b2"), "a buffer, by its exporter");
-}
-
-TEST(Parameters, layersAddedByHand) {
-  onnx::ModelProto model = twoLayers();
-  declareKind(model, "w1", "PARAMETER");
-  declareKind(model, "b1", "PARAMETER");
-  onnx::ModelProto whole = model;
-  addMetadata(*whole.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n");
-  EXPECT_EQ(trainedOf(read(whole)), (NameSet{"b1", "b2", "w1", "w2"}));
-  onnx::ModelProto folded = model;
-  addMetadata(*folded.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b: PARAMETER target='fc.bias'\n");
-  EXPECT_EQ(trainedOf(read(folded)), (NameSet{"b1", "w1", "w2"}));
-  EXPECT_EQ(reasonsOf(read(folded)).at("b2"), "made by its exporter");
-  for (int i : {0, 1})
-    addMetadata(*folded.mutable_graph()->mutable_node(i), 9, "pkg.torch.onnx.fx_node", "linear");
-  EXPECT_EQ(trainedOf(read(folded)), (NameSet{"b1", "b2", "w1", "w2"}))
-      << "nodes without the exporter's notes are another's";
-  addMetadata(*whole.mutable_graph()->mutable_node(3), 9, "pkg.torch.onnx.fx_node", "add");
-  EXPECT_EQ(trainedOf(read(whole)), (NameSet{"b1", "w1", "w2"})) << "a mask or a table";
-}
-
-/// Half precision is folded as single precision is.
-TEST(Parameters, lostParametersInHalf) {
-  onnx::ModelProto model = twoLayers();
-  for (const char *name : {"w1", "b1", "w2"})
-    declareKind(model, name, "PARAMETER");
-  addMetadata(*model.mutable_graph(), 16, signatureKey, "p_b: PARAMETER target='fc.bias'\n");
-  onnx::TensorProto &half = *model.mutable_graph()->mutable_initializer(3);
-  half.clear_float_data();
-  half.set_data_type(onnx::TensorProto::FLOAT16);
-  half.set_raw_data(std::string(6, '\0'));
-  onnx::NodeProto &cast = *model.mutable_graph()->mutable_node(3);
-  ASSERT_EQ(cast.input(1), "b2");
-  cast.set_input(1, "b2_single");
-  onnx::NodeProto made;
-  made.set_op_type("Cast");
-  made.add_input("b2");
-  made.add_output("b2_single");
-  onnx::AttributeProto &to = *made.add_attribute();
-  to.set_name("to");
-  to.set_type(onnx::AttributeProto::INT);
-  to.set_i(onnx::TensorProto::FLOAT);
-  *model.mutable_graph()->add_node() = made;
-  EXPECT_EQ(read(model).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
 }
 
 /// Other tools number their tensors Constant_12, weights among them.

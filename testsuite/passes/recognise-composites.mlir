@@ -8,6 +8,7 @@ pdc.memory @two metric update : tensor<4x6xf32>
 pdc.memory @three metric update : tensor<4x6xf32>
 pdc.memory @four metric update : tensor<4x6xf32>
 pdc.memory @five metric update : tensor<4x6xf32>
+pdc.memory @six metric update : tensor<4x6xf32>
 
 // As PyTorch exports LayerNorm before opset 17.
 // CHECK-LABEL: func.func @train
@@ -40,6 +41,21 @@ func.func @train() {
   %norm = pdc.node "Add" "norm"(%scaled, %bias) {} : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: pdc.accumulate %[[NORM]]#0 into @one
   pdc.accumulate %norm into @one : tensor<4x6xf32>
+
+  // torch.var centres its rows itself, and what is kept of them has a shape of its own.
+  // CHECK-NEXT: %[[VAR:.*]]:3 = pdc.node "LayerNormalization" "var"(%[[X]], %[[SCALE]], %[[BIAS]]) {axis = 1 : i64, epsilon = 9.765625E-4 : f64}
+  %own = pdc.node "ReduceMean" "own"(%x, %last) {} : (tensor<4x6xf32>, tensor<1xi64>) -> tensor<4x1xf32>
+  %around = pdc.node "Sub" "around"(%x, %own) {} : (tensor<4x6xf32>, tensor<4x1xf32>) -> tensor<4x6xf32>
+  %spread = pdc.node "Mul" "spread"(%around, %around) {} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %flat = pdc.node "ReduceMean" "flat"(%spread, %last) {keepdims = 0 : i64} : (tensor<4x6xf32>, tensor<1xi64>) -> tensor<4xf32>
+  %column = pdc.node "Unsqueeze" "column"(%flat, %last) {} : (tensor<4xf32>, tensor<1xi64>) -> tensor<4x1xf32>
+  %shift = pdc.node "Add" "shift"(%column, %epsilon) {} : (tensor<4x1xf32>, tensor<f32>) -> tensor<4x1xf32>
+  %width = pdc.node "Sqrt" "width"(%shift) {} : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %even = pdc.node "Div" "even"(%centred, %width) {} : (tensor<4x6xf32>, tensor<4x1xf32>) -> tensor<4x6xf32>
+  %times = pdc.node "Mul" "times"(%scale, %even) {} : (tensor<6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %var = pdc.node "Add" "var"(%times, %bias) {} : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: pdc.accumulate %[[VAR]]#0 into @six
+  pdc.accumulate %var into @six : tensor<4x6xf32>
 
   // CHECK-NEXT: %[[RMS:.*]]:2 = pdc.node "RMSNormalization" "rms"(%[[X]], %[[SCALE]]) {axis = 1 : i64, epsilon = 9.765625E-4 : f64}
   %product = pdc.node "Mul" "product"(%x, %x) {} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
