@@ -98,6 +98,16 @@ std::vector<SignatureLine> signatureOf(const onnx::GraphProto &graph) {
   return signature;
 }
 
+ExportedKind kindNamed(std::string_view name) {
+  return name == "PARAMETER"         ? ExportedKind::parameter
+         : name == "CONSTANT_TENSOR" ? ExportedKind::constant
+                                     : ExportedKind::buffer;
+}
+
+bool isOfParameter(const std::pair<const std::string, ExportedKind> &known) {
+  return known.second == ExportedKind::parameter;
+}
+
 class MetadataReader {
 public:
   explicit MetadataReader(const onnx::GraphProto &graph)
@@ -109,7 +119,7 @@ public:
   ExporterMetadata read() {
     readKinds();
     readNextBuffers();
-    if (std::ranges::none_of(metadata.isParameter, [](const auto &known) { return known.second; }))
+    if (std::ranges::none_of(metadata.kinds, isOfParameter))
       return {.changedBuffers = std::move(metadata.changedBuffers),
               .nextBuffers = std::move(metadata.nextBuffers)};
     std::vector<std::string> missing;
@@ -131,14 +141,14 @@ private:
         if (std::string kind =
                 entryOf(value, ofValue, "pkg.torch.export.graph_signature.InputSpec.kind");
             !kind.empty())
-          metadata.isParameter[value.name()] = kind == "PARAMETER";
+          metadata.kinds[value.name()] = kindNamed(kind);
         if (std::string from = entryOf(value, ofValue, "pkg.onnxscript.optimizer.folded_from");
             !from.empty())
           declaredFolded[value.name()] = std::move(from);
       }
     for (const SignatureLine &line : signature)
       if (initializers.contains(line.target))
-        metadata.isParameter.emplace(line.target, line.kind == "PARAMETER");
+        metadata.kinds.emplace(line.target, kindNamed(line.kind));
   }
 
   /// Lines such as add_3: BUFFER_MUTATION target='mean' name the last values; of those before it,
@@ -169,14 +179,13 @@ private:
     const bool areAllFolded = readByExported.empty() && (isMissing || signature.empty());
     for (const onnx::TensorProto &tensor : graph.initializer())
       if (const std::string &name = tensor.name();
-          holdsFloatingPoint(tensor) && tensor.dims_size() > 0 &&
-          !metadata.isParameter.contains(name) &&
+          holdsFloatingPoint(tensor) && tensor.dims_size() > 0 && !metadata.kinds.contains(name) &&
           (areAllFolded || declaredFolded.contains(name) || readByExported.contains(name)))
         metadata.folded.insert(name);
     for (const auto &[name, from] : declaredFolded)
-      for (const auto &[parameter, isParameter] : metadata.isParameter)
-        if (isParameter && from.find('\'' + parameter + '\'') != std::string::npos)
-          metadata.foldedFrom[name] = parameter;
+      for (const auto &known : metadata.kinds)
+        if (isOfParameter(known) && from.find('\'' + known.first + '\'') != std::string::npos)
+          metadata.foldedFrom[name] = known.first;
   }
 
   const onnx::GraphProto &graph;

@@ -86,11 +86,15 @@ struct ModelPartition {
   std::map<std::string, int> stages; ///< node -> stage
 };
 
+/// What a tensor was to the network that PyTorch's exporter was given. A constant is in no
+/// state_dict.
+enum class ExportedKind { parameter, buffer, constant };
+
 /// What PyTorch's exporter (the one of torch.export) says of a network's tensors.
 struct ExporterMetadata {
-  /// Initializers that were parameters of the network, and those that were buffers or constants.
-  /// Empty where the file does not tell; what the exporter made itself is not in it.
-  std::map<std::string, bool> isParameter;
+  /// Of initializers; empty where the file does not tell. What the exporter made itself is not in
+  /// it.
+  std::map<std::string, ExportedKind> kinds;
   /// Initializers that the exporter made itself, by folding constants.
   std::set<std::string> folded;
   /// Of those, and of single numbers, a parameter that they were computed from.

@@ -48,11 +48,12 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const std::string &name = initializer.name;
   const bool isTerm = places.terms.contains(name);
   const ExporterMetadata &metadata = model.metadata;
-  if (auto known = metadata.isParameter.find(name); known != metadata.isParameter.end())
-    return known->second                            ? ""
-           : metadata.changedBuffers.contains(name) ? "a buffer, which PyTorch's step changes and "
-                                                      "pdc leaves as the file has it"
-                                                    : "a buffer, by its exporter";
+  if (auto known = metadata.kinds.find(name); known != metadata.kinds.end())
+    return known->second == ExportedKind::parameter  ? ""
+           : known->second == ExportedKind::constant ? "a constant, by its exporter"
+           : metadata.changedBuffers.contains(name)  ? "a buffer, which PyTorch's step changes and "
+                                                       "pdc leaves as the file has it"
+                                                     : "a buffer, by its exporter";
   const bool isImage = places.images.contains(name) && !places.layers.contains(name);
   const bool isFolded = metadata.folded.contains(name) || name.find("::") != name.npos;
   if ((metadata.folded.contains(name) && isTerm) || (isFolded && isImage))
@@ -100,8 +101,9 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
   const std::set<std::string> statistics = runningStatistics(model);
   Choice choice;
   for (const auto &[name, initializer] : model.initializers) {
-    auto known = model.metadata.isParameter.find(name);
-    const bool isParameter = known != model.metadata.isParameter.end() && known->second;
+    auto known = model.metadata.kinds.find(name);
+    const bool isParameter =
+        known != model.metadata.kinds.end() && known->second == ExportedKind::parameter;
     const bool isOperand =
         places.hold(name) || (places.others.contains(name) && initializer.type.elementCount() > 1);
     if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
@@ -176,8 +178,10 @@ bool isWrittenNumber(const Model &model, const Initializer &initializer) {
   const std::string &name = initializer.name;
   if (initializer.literal || isConstantName(name))
     return true;
-  if (const auto &known = model.metadata.isParameter; !known.empty())
-    return !known.contains(name);
+  if (const auto &kinds = model.metadata.kinds; !kinds.empty()) {
+    auto known = kinds.find(name);
+    return known == kinds.end() || known->second == ExportedKind::constant;
+  }
   // PyTorch's exporter of scripts writes its numbers as Constant nodes.
   return model.producer != "pytorch" && initializer.type.shape.empty() && !isWeightName(name) &&
          !isScaleName(name);

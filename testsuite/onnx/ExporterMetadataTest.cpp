@@ -98,6 +98,7 @@ TEST(ExporterMetadata, writtenNumbers) {
   EXPECT_EQ(written(model), NameSet{});
   declareKind(model, "w1", "PARAMETER");
   declareKind(model, "factor", "BUFFER");
+  declareKind(model, "layer.scale", "CONSTANT_TENSOR");
   EXPECT_EQ(written(model), (NameSet{"val_1", "layer.scale"}));
 }
 

@@ -106,7 +106,7 @@ static void describeUnsure(const Model &model, const std::set<std::string> &para
       model.producer == "pytorch" || std::ranges::any_of(parameters, [](const std::string &name) {
         return name.ends_with(".weight");
       });
-  if (unsure.empty() || !isOfTorch || model.training || !model.metadata.isParameter.empty())
+  if (unsure.empty() || !isOfTorch || model.training || !model.metadata.kinds.empty())
     return;
   out << "note: the file does not tell parameters from buffers, and trained are, too:"
       << listKinds(unsure) << "; --freeze PATTERN leaves what is a buffer\n";
@@ -232,7 +232,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeUnread(model, loss, out);
   describeUnsure(model, parameters, out);
   describeLost(model.metadata.lostParameters, out);
-  describeUndone(undoneDifferences(model), !model.metadata.isParameter.empty(), out);
+  describeUndone(undoneDifferences(model), !model.metadata.kinds.empty(), out);
   describeNormalisations(model, chooseNormalisations(model, options.freeze), out);
   describeWidths(model.widths, out);
   describeSum(model, loss, out);
