@@ -124,15 +124,14 @@ public:
       return std::nullopt;
     const bool isAlone = known.size() == 1 && !result.sharing;
     result.hidesLater = isAlone && known[0].hidesLater;
-    result.mayHideRows =
-        (!known.empty() || result.sharing) && !(isAlone && !result.past && known[0].everyRowSees);
+    result.mayHideRows = !seesOwn() && !(isAlone && !result.past && known[0].everyRowSees);
     return result;
   }
 
 private:
   /// Of each mask that is joined.
   struct Known {
-    bool isFinite, everyRowSees, hidesLater;
+    bool isFinite, everyRowSees, hidesLater, seesOwn;
   };
 
   bool take(const ScoreMask &mask) {
@@ -211,29 +210,37 @@ private:
     return shapeOf(mask.value).take_back(2) == ArrayRef(mask.scoresShape).take_back(2);
   }
 
+  /// Of two, the one that shows less.
   bool takePast(const ScoreMask &mask, const MaskFacts &facts, bool isFinite) {
-    if (!facts.past || result.past || result.sharing || !isOfEveryPair(mask))
+    if (!facts.past || result.sharing || !isOfEveryPair(mask))
       return false;
-    result.past = facts.past;
-    isPastFinite = isFinite;
+    result.past = std::min(*facts.past, result.past.value_or(*facts.past));
+    isPastFinite |= isFinite;
     finite += isFinite;
     return true;
   }
 
   bool join(const ScoreMask &mask, const MaskFacts *facts, bool isFinite) {
     const bool everyRowSees = facts && facts->everyRowSees;
+    const bool isKnown = everyRowSees && isOfEveryPair(mask);
     known.push_back(
-        {isFinite, everyRowSees, everyRowSees && facts->hidesLater && isOfEveryPair(mask)});
+        {isFinite, everyRowSees, isKnown && facts->hidesLater, isKnown && facts->seesOwn});
     result.joined.push_back(mask);
     finite += isFinite;
     return true;
+  }
+
+  /// Whether each query sees the key at its own place, or the last one, by all that is told of:
+  /// that is what a past always shows.
+  bool seesOwn() const {
+    return !result.sharing && llvm::all_of(known, [](const Known &mask) { return mask.seesOwn; });
   }
 
   /// A finite number hides for good where a row sees some key that no other mask may hide, for the
   /// scores would spread over what the number hides. That it lies far below all scores is what
   /// exporters take for granted, too.
   bool isExact() {
-    if (finite == 0)
+    if (finite == 0 || seesOwn())
       return true;
     Magnitudes magnitudes;
     auto mayHide = [&](const ScoreMask &mask) {

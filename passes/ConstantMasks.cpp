@@ -25,10 +25,14 @@ public:
   void read(const Runs &row, int64_t query) {
     int64_t seen = keys; // keys that are seen before the first that is not
     bool hidesRest = true, sees = false;
+    const int64_t own = std::min(query, keys - 1);
     for (size_t i = 0; i < row.size(); ++i) {
       const int64_t end = i + 1 < row.size() ? row[i + 1].begin : keys;
       const Seen run = readRun(row[i], end);
-      sees |= run == Seen::yes || run == Seen::other;
+      sees |= shows(run);
+      if (row[i].begin <= own && own < end)
+        facts.seesOwn &=
+            shows(readElement(row[i].first + row[i].step * double(own - row[i].begin)));
       facts.hidesLater &= run == Seen::no || end <= query + 1;
       if (run != Seen::yes)
         seen = std::min(seen, row[i].begin);
@@ -47,10 +51,13 @@ public:
     if (isFirst || !isCausal || !hasQueries || *facts.past < 0)
       result.past.reset();
     result.hidesLater &= hasQueries;
+    result.seesOwn &= hasQueries;
     return result;
   }
 
 private:
+  static bool shows(Seen seen) { return seen == Seen::yes || seen == Seen::other; }
+
   Seen readRun(const Run &run, int64_t end) {
     if (run.step == 0)
       return readElement(run.first);
@@ -73,7 +80,7 @@ private:
   const bool isFlag, isInverted, hasQueries;
   const int64_t keys;
   bool isFirst = true, isCausal = true;
-  MaskFacts facts{.everyRowSees = true, .allSeen = true, .hidesLater = true};
+  MaskFacts facts{.everyRowSees = true, .allSeen = true, .hidesLater = true, .seesOwn = true};
 };
 
 /// Of a constant of any numbers, one row after another.
@@ -94,7 +101,7 @@ MaskFacts factsOf(const RunRows &mask, bool isInverted) {
     reader.read(mask.rows[row], int64_t(row) % queries);
   MaskFacts facts = reader.found();
   if (mask.shape.size() > 1 && mask.shape.end()[-2] != queries)
-    facts.past.reset(), facts.hidesLater = false; // all queries see the same
+    facts.past.reset(), facts.hidesLater = facts.seesOwn = false; // all queries see the same
   return facts;
 }
 
