@@ -86,6 +86,15 @@ bool isMatrix(const Initializer &initializer, const WeightPlaces &places) {
          places.layers.contains(initializer.name) && !places.states.contains(initializer.name);
 }
 
+/// Of what is not trained. A number that the network's exporter made is no news, unless it is all
+/// that is left of a parameter.
+bool isToldOf(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
+  const bool isOfExporter = !model.metadata.kinds.empty() && initializer.type.elementCount() == 1 &&
+                            isWrittenNumber(model, initializer) &&
+                            !model.metadata.foldedFrom.contains(initializer.name);
+  return initializer.literal ? isMatrix(initializer, places) : !isOfExporter;
+}
+
 struct Choice {
   std::set<std::string> parameters;
   std::map<std::string, std::string> reasonsAgainst;
@@ -111,7 +120,7 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
       continue;
     if (std::string reason = reasonAgainst(model, initializer, places, statistics); reason.empty())
       choice.parameters.insert(name);
-    else if (!initializer.literal || isMatrix(initializer, places))
+    else if (isToldOf(model, initializer, places))
       choice.reasonsAgainst[name] = reason;
   }
   return choice;

@@ -100,6 +100,8 @@ TEST(ExporterMetadata, writtenNumbers) {
   declareKind(model, "factor", "BUFFER");
   declareKind(model, "layer.scale", "CONSTANT_TENSOR");
   EXPECT_EQ(written(model), (NameSet{"val_1", "layer.scale"}));
+  const auto told = reasonsOf(read(model));
+  EXPECT_TRUE(told.contains("factor") && !told.contains("val_1") && !told.contains("layer.scale"));
 }
 
 TEST(ExporterMetadata, layersAddedByHand) {
