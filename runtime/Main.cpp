@@ -309,6 +309,7 @@ static void requireTunable(const Program &program, const Options &options) {
 static int runPrograms(std::span<const Program *const> programs, const Options &options) {
 #ifdef PDC_RUNTIME_PROCESSOR
   requireProcessor();
+  flushSubnormals();
 #endif
   requireTunable(*programs[0], options);
   requireWritable(options);

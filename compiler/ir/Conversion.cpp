@@ -2,6 +2,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
+#include <limits>
 #include <memory>
 
 using namespace mlir;
@@ -89,6 +91,15 @@ RankedTensorType withLayout(Type type, StringRef layout) {
   return RankedTensorType::get(ranked.getShape(), ranked.getElementType(), encoding);
 }
 
+/// Kernels take a subnormal number for zero, which log(mask + 1e-45) is not to see: constants that
+/// are not zero stay so.
+static float toNormal(double value) {
+  const auto nearest = static_cast<float>(value);
+  return std::fpclassify(nearest) == FP_SUBNORMAL
+             ? std::copysign(std::numeric_limits<float>::min(), nearest)
+             : nearest;
+}
+
 /// The elements as numbers of one C++ type: an attribute per element would take as long as all
 /// else.
 template <class Number>
@@ -96,7 +107,9 @@ static DenseElementsAttr toElements(RankedTensorType type, const Tensor &tensor)
   const size_t count = tensor.data.size();
   auto numbers = std::make_unique<Number[]>(count);
   for (size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_floating_point_v<Number>)
+    if constexpr (std::is_same_v<Number, float>)
+      numbers[i] = toNormal(tensor.data[i]);
+    else if constexpr (std::is_floating_point_v<Number>)
       numbers[i] = static_cast<Number>(tensor.data[i]);
     else if constexpr (std::is_same_v<Number, bool>)
       numbers[i] = toInteger(tensor.data[i]) & 1;

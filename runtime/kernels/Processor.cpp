@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 
+#include <immintrin.h>
 #include <string_view>
 
 namespace pdc::runtime {
@@ -25,6 +26,11 @@ void requireProcessor() {
         "this machine lacks the instruction set ", PDC_ISA_NAME,
         ", for which the sources were generated and built; run pdc on this machine, or with "
         "the instruction set it has, and build again");
+}
+
+void flushSubnormals() {
+  constexpr unsigned resultsToZero = 1u << 15, operandsAreZeros = 1u << 6; // FTZ and DAZ of MXCSR
+  _mm_setcsr(_mm_getcsr() | resultsToZero | operandsAreZeros);
 }
 
 } // namespace pdc::runtime

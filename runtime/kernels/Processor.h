@@ -6,4 +6,9 @@ namespace pdc::runtime {
 /// it before anything else of the kernels.
 void requireProcessor();
 
+/// Numbers below the least normal one count as zero, in this thread and those that it starts: an
+/// instruction that meets one takes a hundred times as long, and softmax, sigmoid and an
+/// optimizer's states that fade away make them.
+void flushSubnormals();
+
 } // namespace pdc::runtime
