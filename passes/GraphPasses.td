@@ -75,7 +75,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     FastGelu with a hyperbolic tangent) and Swish (`x Sigmoid(x)`) by a node of that operator, which has
     the name of the last node: one kernel instead of several, one gradient instead of a sum, and fewer
     values that the backward pass reads. Factors may stand in any order; constants may differ from
-    the operator's by the rounding of f32. What else is read of a pattern's inside stays.
+    the operator's by the rounding of f32. What else is read of a pattern's inside stays. Rows may be
+    centred twice, once as torch.var does it, and kept numbers may have a shape of their own.
 
     Max and Min with a number that a file of PyTorch's newer exporter says to be a clamp (attribute `clamps`) are
     AtLeast and AtMost, or one Clip, whose gradient is none at the bound. Max of a logarithm, as in nn.BCELoss, is LogAtLeast, whose gradient is none where
@@ -103,7 +104,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     left to the kernel. A number of each head that multiplies its scores, as Swin v2 trains, multiplies its queries.
     Heads much wider than there are keys, as where channels attend to channels, stay products. Where data tell what a finite number stands for, a row may see no key and has equal shares
     of all: the attention reads zeros for its query, and a mask that shows it all. Where another reads the scores or
-    the shares, nothing is recognised; nor where a second mask goes with a finite number that may hide whole rows. Where batch and heads are one dimension, as nn.MultiheadAttention writes them, they are the heads of
+    the shares, nothing is recognised; nor where a second mask goes with a finite number that may hide whole rows, unless
+    constants tell that each query sees the key at its own place. Of two masks of what comes before, that which shows
+    less is the attribute. Where batch and heads are one dimension, as nn.MultiheadAttention writes them, they are the heads of
     one sample. Queries, keys and values that are the parts of one `Split`, or keys and values alone, are read
     where they lie, and their gradients are written there: nothing is divided or put together. Where such parts
     are of each sample, heads that are of one sample become those of several again. Transpositions of rows and
