@@ -40,6 +40,12 @@ def expect_skips(project):
     assert len({tensor for _, tensor, _ in sends}) < len({(tensor, to) for _, tensor, to in sends}), sends
 
 
+def cut_block(model, folder):
+    """What --stages takes to cut the second of ResNet's blocks of 128 channels between its convolutions."""
+    nodes = pipeline.nodes_of(pipeline.compile_model(model, folder / "whole", "--minibatch", MICROBATCHES))
+    return pipeline.write_cut(nodes, nodes.index("/layer2/layer2.1/conv2/Conv"), folder / "cut.json")
+
+
 def blocks_cut_inside(project):
     """The residual blocks of ResNet that begin before a boundary and end behind it, with two tensors across: main path and skip."""
     stages = json.loads((project / "plan.json").read_text())["stages"]
@@ -56,10 +62,11 @@ def blocks_cut_inside(project):
 @pytest.mark.parametrize("network,schedule,stages", SPLITS)
 def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
     shape, size, steps = NETWORKS[network]
+    # Gradients that meet at a skip are what a cut can get wrong; where there is one cut, the planner's may miss all blocks.
+    cut = ["--stages", cut_block(models(network), tmp_path)] if (network, stages) == ("resnet18", 2) else []
     project = pipeline.compile_model(
         models(network), tmp_path / "project", "--exact", "--schedule", schedule, "--minibatch", size * MICROBATCHES,
-        "--microbatches", MICROBATCHES, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", workers=stages)
-    # Gradients that meet at a skip are what a cut can get wrong.
+        "--microbatches", MICROBATCHES, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", *cut, workers=stages)
     assert network != "resnet18" or stages == 1 or blocks_cut_inside(project)
     if network == "skips" and stages > 1:
         expect_skips(project)
