@@ -166,6 +166,17 @@ bool isDifference(const ModelNode *node, const std::string &value) {
   return node && node->op == "Sub" && node->inputs[1] == value;
 }
 
+/// A pattern that matches no initializer.
+[[noreturn]] void refuseUnknown(const Model &model, const std::string &pattern) {
+  for (const std::string &lost : model.metadata.lostParameters)
+    if (matches(model, pattern, lost))
+      throw Error("pattern '" + pattern +
+                  "' matches no initializer: its exporter folded, merged or "
+                  "dropped '" +
+                  lost + "'; export the network with optimize=False");
+  throw Error("pattern '" + pattern + "' matches no initializer; `--stop-after=import` lists them");
+}
+
 } // namespace
 
 std::set<std::string> initializersMatching(const Model &model, const std::string &pattern) {
@@ -178,8 +189,7 @@ std::set<std::string> initializersMatching(const Model &model, const std::string
         names.insert(name);
     }
   if (!isKnown)
-    throw Error("pattern '" + pattern +
-                "' matches no initializer; `--stop-after=import` lists them");
+    refuseUnknown(model, pattern);
   return names;
 }
 

@@ -53,6 +53,12 @@ TEST(ExporterMetadata, lostParameters) {
   onnx::ModelProto folded = model;
   folded.mutable_graph()->mutable_value_info()->RemoveLast();
   EXPECT_EQ(read(folded).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
+  try {
+    initializersMatching(read(folded), "fc.*");
+    ADD_FAILURE() << "a parameter that is lost matches nothing";
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find("optimize=False"), std::string::npos) << error.what();
+  }
   addMetadata(*model.mutable_graph()->mutable_node(0), 9, "pkg.onnxscript.rewriter.rule_name",
               "RemoveBias");
   EXPECT_EQ(read(model).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
