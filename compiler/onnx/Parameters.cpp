@@ -86,12 +86,14 @@ bool isMatrix(const Initializer &initializer, const WeightPlaces &places) {
          places.layers.contains(initializer.name) && !places.states.contains(initializer.name);
 }
 
-/// Of what is not trained. A number that the network's exporter made is no news, unless it is all
-/// that is left of a parameter.
+/// Of what is not trained. A number that has a name of the exporter's own is no news, unless it is
+/// all that is left of a parameter; those of the network's operations, such as exp_1, may be that.
 bool isToldOf(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
+  const std::string &name = initializer.name;
   const bool isOfExporter = !model.metadata.kinds.empty() && initializer.type.elementCount() == 1 &&
+                            (name.starts_with("val_") || name.starts_with("scalar_tensor")) &&
                             isWrittenNumber(model, initializer) &&
-                            !model.metadata.foldedFrom.contains(initializer.name);
+                            !model.metadata.foldedFrom.contains(name);
   return initializer.literal ? isMatrix(initializer, places) : !isOfExporter;
 }
 
