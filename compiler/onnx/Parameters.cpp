@@ -173,9 +173,8 @@ bool isDifference(const ModelNode *node, const std::string &value) {
   for (const std::string &lost : model.metadata.lostParameters)
     if (matches(model, pattern, lost))
       throw Error("pattern '" + pattern +
-                  "' matches no initializer: its exporter folded, merged or "
-                  "dropped '" +
-                  lost + "'; export the network with optimize=False");
+                  "' matches no initializer: the exporter has left none of '" + lost +
+                  "'; export the network with optimize=False");
   throw Error("pattern '" + pattern + "' matches no initializer; `--stop-after=import` lists them");
 }
 
