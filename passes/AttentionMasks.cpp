@@ -215,8 +215,8 @@ private:
     if (!facts.past || result.sharing || !isOfEveryPair(mask))
       return false;
     result.past = std::min(*facts.past, result.past.value_or(*facts.past));
+    finite += isFinite && !isPastFinite;
     isPastFinite |= isFinite;
-    finite += isFinite;
     return true;
   }
 

@@ -78,7 +78,8 @@ struct MaskFacts {
   /// Whether it hides a key by a finite number that it adds.
   bool hidesFinitely = false;
   bool hidesLater = false; ///< whether no query sees a key behind its own place
-  bool seesOwn = false;    ///< whether each query sees the key at its own place, or the last key
+  /// Whether each query sees the key at its own place, or the last key, by nothing or 0.
+  bool seesOwn = false;
 };
 
 /// The layers of a network ask the same of the same masks, which are large.

@@ -29,10 +29,10 @@ public:
     for (size_t i = 0; i < row.size(); ++i) {
       const int64_t end = i + 1 < row.size() ? row[i + 1].begin : keys;
       const Seen run = readRun(row[i], end);
-      sees |= shows(run);
+      sees |= run == Seen::yes || run == Seen::other;
       if (row[i].begin <= own && own < end)
         facts.seesOwn &=
-            shows(readElement(row[i].first + row[i].step * double(own - row[i].begin)));
+            readElement(row[i].first + row[i].step * double(own - row[i].begin)) == Seen::yes;
       facts.hidesLater &= run == Seen::no || end <= query + 1;
       if (run != Seen::yes)
         seen = std::min(seen, row[i].begin);
@@ -56,8 +56,6 @@ public:
   }
 
 private:
-  static bool shows(Seen seen) { return seen == Seen::yes || seen == Seen::other; }
-
   Seen readRun(const Run &run, int64_t end) {
     if (run.step == 0)
       return readElement(run.first);

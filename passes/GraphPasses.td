@@ -76,7 +76,7 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     the name of the last node: one kernel instead of several, one gradient instead of a sum, and fewer
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays. Rows may be
-    centred twice, once as torch.var does it, and kept numbers may have a shape of their own.
+    centred twice, once as torch.var does it, and means may be kept without their last dimensions and viewed.
 
     Max and Min with a number that a file of PyTorch's newer exporter says to be a clamp (attribute `clamps`) are
     AtLeast and AtMost, or one Clip, whose gradient is none at the bound. Max of a logarithm, as in nn.BCELoss, is LogAtLeast, whose gradient is none where

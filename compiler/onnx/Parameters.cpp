@@ -196,15 +196,14 @@ std::set<std::string> initializersMatching(const Model &model, const std::string
 
 bool isWrittenNumber(const Model &model, const Initializer &initializer) {
   const std::string &name = initializer.name;
-  if (initializer.literal || isConstantName(name))
-    return true;
   if (const auto &kinds = model.metadata.kinds; !kinds.empty()) {
     auto known = kinds.find(name);
     return known == kinds.end() || known->second == ExportedKind::constant;
   }
-  // PyTorch's exporter of scripts writes its numbers as Constant nodes.
-  return model.producer != "pytorch" && initializer.type.shape.empty() && !isWeightName(name) &&
-         !isScaleName(name);
+  // What Keras gives no dimensions is no weight, unless it is read as a variable.
+  const bool isOfKeras = model.producer == "tf2onnx" && initializer.type.shape.empty() &&
+                         name.find("ReadVariableOp") == name.npos;
+  return initializer.literal || isConstantName(name) || isOfKeras;
 }
 
 std::string chooseOptimizer(const Model &model, const std::string &option) {

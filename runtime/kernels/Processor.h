@@ -7,7 +7,7 @@ namespace pdc::runtime {
 void requireProcessor();
 
 /// Numbers below the least normal one count as zero, in this thread and those that it starts: an
-/// instruction that meets one takes a hundred times as long, and softmax, sigmoid and an
+/// instruction that meets one takes some hundred times as long, and softmax, sigmoid and an
 /// optimizer's states that fade away make them.
 void flushSubnormals();
 

@@ -160,6 +160,7 @@ TEST(Import, fillsAndLiterals) {
   addShape(proto, "shape", {3, 3});
   addShape(proto, "to", {2, 3});
   addInitializer(proto, "const_fold_opt__12", {}, {3});
+  proto.set_producer_name("tf2onnx");
   expectLines(import(read(proto)),
               {"@w weight version : tensor<3x3xf32> {initial = 5.000000e-01 : f64}",
                "pdc.node \"Constant\" \"half\"() {value = dense<2.500000e-01> : tensor<f32>}",

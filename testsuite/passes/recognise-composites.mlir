@@ -113,6 +113,22 @@ func.func @evaluate() {
   %whole = pdc.node "Div" "whole"(%x, %root) {} : (tensor<4x6xf32>, tensor<1x6xf32>) -> tensor<4x6xf32>
   %rms = pdc.node "Mul" "rms"(%scale, %whole) {} : (tensor<6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   pdc.accumulate %rms into @one : tensor<4x6xf32>
+  // Rows that are centred over another dimension than the variance is taken of.
+  // CHECK-NOT: "LayerNormalization"
+  %last = pdc.node "Constant" "last"() {value = dense<-1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %bias = pdc.weight_version @bias latest : tensor<6xf32>
+  %columns = pdc.node "ReduceMean" "columns"(%x, %first) {} : (tensor<4x6xf32>, tensor<1xi64>) -> tensor<1x6xf32>
+  %centred = pdc.node "Sub" "centred"(%x, %columns) {} : (tensor<4x6xf32>, tensor<1x6xf32>) -> tensor<4x6xf32>
+  %mean = pdc.node "ReduceMean" "mean"(%x, %last) {} : (tensor<4x6xf32>, tensor<1xi64>) -> tensor<4x1xf32>
+  %around = pdc.node "Sub" "around"(%x, %mean) {} : (tensor<4x6xf32>, tensor<4x1xf32>) -> tensor<4x6xf32>
+  %spread = pdc.node "Mul" "spread"(%around, %around) {} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %variance = pdc.node "ReduceMean" "variance"(%spread, %last) {} : (tensor<4x6xf32>, tensor<1xi64>) -> tensor<4x1xf32>
+  %shifted = pdc.node "Add" "shifted"(%variance, %half) {} : (tensor<4x1xf32>, tensor<f32>) -> tensor<4x1xf32>
+  %width = pdc.node "Sqrt" "width"(%shifted) {} : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %even = pdc.node "Div" "even"(%centred, %width) {} : (tensor<4x6xf32>, tensor<4x1xf32>) -> tensor<4x6xf32>
+  %times = pdc.node "Mul" "times"(%scale, %even) {} : (tensor<6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %norm = pdc.node "Add" "norm"(%times, %bias) {} : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  pdc.accumulate %norm into @two : tensor<4x6xf32>
   // CHECK-NOT: "Gelu"
   %erf = pdc.node "Erf" "erf"(%x) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %gate = pdc.node "Add" "gate"(%erf, %1) {} : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xf32>
