@@ -210,7 +210,12 @@ void NcclTransport::post(std::span<Message> group) {
                   " messages open and posts another; use fewer microbatches per update");
     message.request = free.back();
     free.pop_back();
-    requests[message.request].issued = false;
+    Request &request = requests[message.request];
+    request.issued = false;
+    // Here, and not between the groups of an exchange, whose calls wait for nothing.
+    if (!request.event)
+      cuda::require(cudaEventCreateWithFlags(&request.event, cudaEventDisableTiming),
+                    "cudaEventCreateWithFlags");
     waiting.push_back(message);
   }
   if (!grouping)
@@ -269,9 +274,6 @@ void NcclTransport::issue(Line &line) {
   settle(line, "a group of messages");
   for (const Message &message : line.waiting) {
     Request &request = requests[message.request];
-    if (!request.event)
-      cuda::require(cudaEventCreateWithFlags(&request.event, cudaEventDisableTiming),
-                    "cudaEventCreateWithFlags");
     cuda::require(cudaEventRecord(request.event, line.stream), "cudaEventRecord");
     request.issued = true;
     if (issued)
