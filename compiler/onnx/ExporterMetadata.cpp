@@ -182,10 +182,24 @@ private:
           holdsFloatingPoint(tensor) && tensor.dims_size() > 0 && !metadata.kinds.contains(name) &&
           (areAllFolded || declaredFolded.contains(name) || readByExported.contains(name)))
         metadata.folded.insert(name);
+    findOfNoParameter();
     for (const auto &[name, from] : declaredFolded)
       for (const auto &known : metadata.kinds)
         if (isOfParameter(known) && from.find('\'' + known.first + '\'') != std::string::npos)
           metadata.foldedFrom[name] = known.first;
+  }
+
+  /// What a tensor was folded from is told whole, with what that was folded from; which of it were
+  /// parameters only the signature tells, where they are no initializers any more.
+  void findOfNoParameter() {
+    std::set<std::string> parameters;
+    for (const SignatureLine &line : signature)
+      if (line.kind == "PARAMETER")
+        parameters.insert(line.target);
+    auto isParameter = [&](const std::string &name) { return parameters.contains(name); };
+    for (const auto &[name, from] : declaredFolded)
+      if (!signature.empty() && std::ranges::none_of(quotedIn(from), isParameter))
+        metadata.ofNoParameter.insert(name);
   }
 
   const onnx::GraphProto &graph;

@@ -99,6 +99,8 @@ struct ExporterMetadata {
   std::set<std::string> folded;
   /// Of those, and of single numbers, a parameter that they were computed from.
   std::map<std::string, std::string> foldedFrom;
+  /// What the exporter says to have computed of buffers, constants and shapes alone.
+  std::set<std::string> ofNoParameter;
   /// Parameters of the network that are no initializers any more, of a graph that was optimized.
   std::vector<std::string> lostParameters;
   /// Buffers that a step of the network changes, and the values that become their next ones.

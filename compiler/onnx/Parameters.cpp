@@ -40,6 +40,15 @@ bool isNumber(const Model &model, const Initializer &initializer, const WeightPl
           (writesFactors && places.factors.contains(name)));
 }
 
+/// A number without dimensions that has a name of the exporter's own; those of the network's
+/// operations, such as exp_1, may be what is left of a parameter.
+bool isOfExporter(const Model &model, const Initializer &initializer) {
+  const std::string &name = initializer.name;
+  return !model.metadata.kinds.empty() && initializer.type.shape.empty() &&
+         (name.starts_with("val_") || name.starts_with("scalar_tensor")) &&
+         isWrittenNumber(model, initializer);
+}
+
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
 /// knows what its network trains. Of what it folded, factors of products are weights in another
 /// form; terms are tables and masks as often.
@@ -54,6 +63,10 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
            : metadata.changedBuffers.contains(name)  ? "a buffer, which PyTorch's step changes and "
                                                        "pdc leaves as the file has it"
                                                      : "a buffer, by its exporter";
+  if (isOfExporter(model, initializer))
+    return "a single number";
+  if (metadata.ofNoParameter.contains(name))
+    return "made by its exporter";
   const bool isImage = places.images.contains(name) && !places.layers.contains(name);
   const bool isFolded = metadata.folded.contains(name) || name.find("::") != name.npos;
   if ((metadata.folded.contains(name) && isTerm) || (isFolded && isImage))
@@ -86,15 +99,12 @@ bool isMatrix(const Initializer &initializer, const WeightPlaces &places) {
          places.layers.contains(initializer.name) && !places.states.contains(initializer.name);
 }
 
-/// Of what is not trained. A number that has a name of the exporter's own is no news, unless it is
-/// all that is left of a parameter; those of the network's operations, such as exp_1, may be that.
+/// Of what is not trained. A number of the exporter's own is no news, unless it is all that is left
+/// of a parameter.
 bool isToldOf(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
-  const std::string &name = initializer.name;
-  const bool isOfExporter = !model.metadata.kinds.empty() && initializer.type.elementCount() == 1 &&
-                            (name.starts_with("val_") || name.starts_with("scalar_tensor")) &&
-                            isWrittenNumber(model, initializer) &&
-                            !model.metadata.foldedFrom.contains(name);
-  return initializer.literal ? isMatrix(initializer, places) : !isOfExporter;
+  return initializer.literal ? isMatrix(initializer, places)
+                             : !isOfExporter(model, initializer) ||
+                                   model.metadata.foldedFrom.contains(initializer.name);
 }
 
 struct Choice {

@@ -64,6 +64,30 @@ TEST(ExporterMetadata, lostParameters) {
   EXPECT_EQ(read(model).metadata.lostParameters, std::vector<std::string>{"fc.bias"});
 }
 
+static void declareFolded(onnx::ModelProto &model, const std::string &name,
+                          const std::string &from) {
+  onnx::ValueInfoProto &value = *model.mutable_graph()->add_value_info();
+  value.set_name(name);
+  addMetadata(value, 4, "pkg.onnxscript.optimizer.folded_from", from);
+}
+
+/// Weights in another form are trained; what stands where weights do and was made of a buffer, or
+/// of ones, is not.
+TEST(ExporterMetadata, foldedFromNoParameter) {
+  onnx::ModelProto model = twoLayers();
+  for (const char *name : {"b1", "b2"})
+    declareKind(model, name, "PARAMETER");
+  declareFolded(model, "w1", "['fc.weight', 'val_3']");
+  declareFolded(model, "w2", "['ones', 'table']");
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1", "w2"}))
+      << "nothing tells parameters";
+  addMetadata(*model.mutable_graph(), 16, signatureKey,
+              "p_w: PARAMETER target='fc.weight'\np_b1: PARAMETER target='b1'\n"
+              "p_b2: PARAMETER target='b2'\nb_t: BUFFER target='table' persistent=True\n");
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1"}));
+  EXPECT_EQ(reasonsOf(read(model)).at("w2"), "made by its exporter");
+}
+
 /// A graph input's own kind says nothing of initializers.
 TEST(ExporterMetadata, metadataOfInputsOnly) {
   onnx::ModelProto model = twoLayers();
