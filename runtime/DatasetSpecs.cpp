@@ -44,7 +44,7 @@ static std::string takeField(DataSpec &spec, const std::string &field, bool &isF
   } else if (key == "std") {
     const auto value = numberIn<float>(text);
     if (!value || !std::isfinite(*value) || *value <= 0 || !std::isfinite(1 / *value))
-      return "a finite number above 0 that numbers can be divided by, at least 3e-39";
+      return "a finite number above 0 that numbers can be divided by, at least 1.2e-38";
     spec.deviation = *value;
     spec.scales = true;
   } else if (key == "type") {

@@ -129,8 +129,8 @@ TEST_F(TypedData, OnlyNumbersThatF32HasAreTaken) {
   refused("<f4", narrow, "1e+30, which is none of f32 once", ",std=1e-10");
   // So do bytes, each of which becomes one number.
   writeNpy("bytes.npy", "|u1", "8, 4", std::vector<uint8_t>(32, 255));
-  expectRefusal("bytes.npy,mean=-1,std=4e-39", "i8.npy",
-                "bytes.npy: mean=-1 and std=4e-39 scale 93 to inf, expected a finite number");
+  expectRefusal("bytes.npy,mean=-4,std=1.3e-38", "i8.npy",
+                "bytes.npy: mean=-4 and std=1.3e-38 scale 109 to inf, expected a finite number");
   EXPECT_EQ(train("bytes.npy,mean=1", "i8.npy").size(), 3u) << errors;
   // An infinity is what a mask may hold: what is made of it is the network's affair.
   for (double infinity : {INFINITY, -INFINITY}) {
