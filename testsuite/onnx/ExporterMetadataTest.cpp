@@ -9,8 +9,6 @@ static void declareKind(onnx::ModelProto &model, const std::string &name, const 
   addMetadata(value, 4, "pkg.torch.export.graph_signature.InputSpec.kind", kind);
 }
 
-static const char *signatureKey = "pkg.torch.export.ExportedProgram.graph_signature";
-
 /// Named by no words that tell a weight from a table: w and s are weights, t is a table.
 static onnx::ModelProto scaled() {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
@@ -45,9 +43,8 @@ TEST(ExporterMetadata, lostParameters) {
   onnx::ModelProto model = scaled();
   for (const char *name : {"s", "t", "f", "w"})
     declareKind(model, name, "PARAMETER");
-  addMetadata(*model.mutable_graph(), 16, signatureKey,
-              "# inputs\np_s: PARAMETER target='s'\np_b: PARAMETER target='fc.bias'\n"
-              "b_m: BUFFER target='mean' persistent=True\nx: USER_INPUT\n");
+  addSignature(model, "# inputs\np_s: PARAMETER target='s'\np_b: PARAMETER target='fc.bias'\n"
+                      "b_m: BUFFER target='mean' persistent=True\nx: USER_INPUT\n");
   EXPECT_TRUE(read(model).metadata.lostParameters.empty())
       << "one that is not read, or has two names";
   onnx::ModelProto folded = model;
@@ -81,9 +78,8 @@ TEST(ExporterMetadata, foldedFromNoParameter) {
   declareFolded(model, "w2", "['ones', 'table']");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1", "w2"}))
       << "nothing tells parameters";
-  addMetadata(*model.mutable_graph(), 16, signatureKey,
-              "p_w: PARAMETER target='fc.weight'\np_b1: PARAMETER target='b1'\n"
-              "p_b2: PARAMETER target='b2'\nb_t: BUFFER target='table' persistent=True\n");
+  addSignature(model, "p_w: PARAMETER target='fc.weight'\np_b1: PARAMETER target='b1'\n"
+                      "p_b2: PARAMETER target='b2'\nb_t: BUFFER target='table' persistent=True\n");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1"}));
   EXPECT_EQ(reasonsOf(read(model)).at("w2"), "made by its exporter");
 }
@@ -94,9 +90,8 @@ TEST(ExporterMetadata, metadataOfInputsOnly) {
   addMetadata(*model.mutable_graph()->mutable_input(0), 4,
               "pkg.torch.export.graph_signature.InputSpec.kind", "USER_INPUT");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "b2", "w1", "w2"}));
-  addMetadata(*model.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n"
-              "p_w2: PARAMETER target='w2'\nb_b2: BUFFER target='b2' persistent=True\n");
+  addSignature(model, "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n"
+                      "p_w2: PARAMETER target='w2'\nb_b2: BUFFER target='b2' persistent=True\n");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"b1", "w1", "w2"})) << "the signature names targets";
   EXPECT_TRUE(read(model).metadata.lostParameters.empty());
   EXPECT_EQ(reasonsOf(read(model)).at("b2"), "a buffer, by its exporter");
@@ -141,12 +136,10 @@ TEST(ExporterMetadata, layersAddedByHand) {
   declareKind(model, "w1", "PARAMETER");
   declareKind(model, "b1", "PARAMETER");
   onnx::ModelProto whole = model;
-  addMetadata(*whole.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n");
+  addSignature(whole, "p_w1: PARAMETER target='w1'\np_b1: PARAMETER target='b1'\n");
   EXPECT_EQ(trainedOf(read(whole)), (NameSet{"b1", "b2", "w1", "w2"}));
   onnx::ModelProto folded = model;
-  addMetadata(*folded.mutable_graph(), 16, signatureKey,
-              "p_w1: PARAMETER target='w1'\np_b: PARAMETER target='fc.bias'\n");
+  addSignature(folded, "p_w1: PARAMETER target='w1'\np_b: PARAMETER target='fc.bias'\n");
   EXPECT_EQ(trainedOf(read(folded)), (NameSet{"b1", "w1", "w2"}));
   EXPECT_EQ(reasonsOf(read(folded)).at("b2"), "made by its exporter");
   for (int i : {0, 1})
@@ -162,7 +155,7 @@ TEST(ExporterMetadata, lostParametersInHalf) {
   onnx::ModelProto model = twoLayers();
   for (const char *name : {"w1", "b1", "w2"})
     declareKind(model, name, "PARAMETER");
-  addMetadata(*model.mutable_graph(), 16, signatureKey, "p_b: PARAMETER target='fc.bias'\n");
+  addSignature(model, "p_b: PARAMETER target='fc.bias'\n");
   onnx::TensorProto &half = *model.mutable_graph()->mutable_initializer(3);
   half.clear_float_data();
   half.set_data_type(onnx::TensorProto::FLOAT16);

@@ -70,4 +70,10 @@ inline void addMetadata(google::protobuf::Message &message, int field, const std
       field, entry.SerializeAsString());
 }
 
+/// What torch.export says of a program's inputs and outputs, a line each.
+inline void addSignature(onnx::ModelProto &model, const std::string &lines) {
+  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
+              lines);
+}
+
 } // namespace pdc::testing

@@ -58,9 +58,8 @@ TEST(Normalisations, allTrainWhereTheFileSaysOfNone) {
 /// PyTorch's newer exporter drops the attribute and says which buffers a step changes.
 TEST(Normalisations, buffersThatAStepChanges) {
   onnx::ModelProto model = twoNormalised("", "");
-  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
-              "b_mean1: BUFFER target='mean1' persistent=True\n"
-              "getitem_7: BUFFER_MUTATION target='mean2'\n");
+  addSignature(model, "b_mean1: BUFFER target='mean1' persistent=True\n"
+                      "getitem_7: BUFFER_MUTATION target='mean2'\n");
   EXPECT_EQ(frozenOf(model), NameSet{"first"});
 }
 
@@ -164,9 +163,8 @@ TEST(Normalisations, buffersOfAModuleThatIsCalledAgain) {
       y = BatchNormalization(a, scale, shift, getitem_3, getitem_4) })");
   for (const char *name : {"scale", "shift", "mean", "var"})
     addInitializer(model, name, {3}, {1, 2, 3});
-  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
-              "getitem_8: BUFFER_MUTATION target='mean'\n"
-              "getitem_9: BUFFER_MUTATION target='var'\n");
+  addSignature(model, "getitem_8: BUFFER_MUTATION target='mean'\n"
+                      "getitem_9: BUFFER_MUTATION target='var'\n");
   EXPECT_EQ(frozenOf(model), NameSet{});
   EXPECT_EQ(statisticsOf(read(model), 1), (std::vector<std::string>{"mean", "var"}));
 }

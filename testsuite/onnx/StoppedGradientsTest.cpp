@@ -46,9 +46,9 @@ TEST(StoppedGradients, detach) {
 /// A buffer's next value is not differentiated, whoever reads it.
 TEST(StoppedGradients, nextBuffers) {
   onnx::ModelProto model = quantised();
-  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
-              "p_w: PARAMETER target='w'\nb_s: BUFFER target='s' persistent=True\n\n# outputs\n"
-              "n: BUFFER_MUTATION target='s'\ny: USER_OUTPUT\n");
+  addSignature(model,
+               "p_w: PARAMETER target='w'\nb_s: BUFFER target='s' persistent=True\n\n# outputs\n"
+               "n: BUFFER_MUTATION target='s'\ny: USER_OUTPUT\n");
   Model imported = read(model);
   EXPECT_EQ(makersOf(imported).at("n"), "pdc.StopGradient");
   EXPECT_EQ(makersOf(imported).at("n/flowing"), "Mul");
@@ -64,9 +64,9 @@ TEST(StoppedGradients, buffersOfSeveralCalls) {
       y = Mul(a, n) })");
   for (const char *name : {"w", "s"})
     addInitializer(model, name, {3}, {1, 2, 3});
-  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
-              "p_w: PARAMETER target='w'\nb_s: BUFFER target='s' persistent=True\n\n# outputs\n"
-              "n: BUFFER_MUTATION target='s'\ny: USER_OUTPUT\n");
+  addSignature(model,
+               "p_w: PARAMETER target='w'\nb_s: BUFFER target='s' persistent=True\n\n# outputs\n"
+               "n: BUFFER_MUTATION target='s'\ny: USER_OUTPUT\n");
   auto makerOf = [&](const std::string &trace) {
     onnx::ModelProto said = model;
     onnx::NodeProto &node = *said.mutable_graph()->mutable_node(0);
