@@ -3,6 +3,7 @@
 #include "compiler/onnx/ProtoFields.h"
 
 #include <algorithm>
+#include <ranges>
 #include <sstream>
 
 namespace pdc {
@@ -104,10 +105,6 @@ ExportedKind kindNamed(std::string_view name) {
                                      : ExportedKind::buffer;
 }
 
-bool isOfParameter(const std::pair<const std::string, ExportedKind> &known) {
-  return known.second == ExportedKind::parameter;
-}
-
 class MetadataReader {
 public:
   explicit MetadataReader(const onnx::GraphProto &graph)
@@ -119,7 +116,7 @@ public:
   ExporterMetadata read() {
     readKinds();
     readNextBuffers();
-    if (std::ranges::none_of(metadata.kinds, isOfParameter))
+    if (std::ranges::count(std::views::values(metadata.kinds), ExportedKind::parameter) == 0)
       return {.changedBuffers = std::move(metadata.changedBuffers),
               .nextBuffers = std::move(metadata.nextBuffers)};
     std::vector<std::string> missing;
@@ -127,6 +124,7 @@ public:
       if (line.kind == "PARAMETER" && !initializers.contains(line.target))
         missing.push_back(line.target);
     findFolded(!missing.empty());
+    findSources();
     if (!metadata.folded.empty() || std::ranges::any_of(graph.node(), isRewritten))
       metadata.lostParameters = std::move(missing);
     return std::move(metadata);
@@ -182,24 +180,24 @@ private:
           holdsFloatingPoint(tensor) && tensor.dims_size() > 0 && !metadata.kinds.contains(name) &&
           (areAllFolded || declaredFolded.contains(name) || readByExported.contains(name)))
         metadata.folded.insert(name);
-    findOfNoParameter();
-    for (const auto &[name, from] : declaredFolded)
-      for (const auto &known : metadata.kinds)
-        if (isOfParameter(known) && from.find('\'' + known.first + '\'') != std::string::npos)
-          metadata.foldedFrom[name] = known.first;
   }
 
   /// What a tensor was folded from is told whole, with what that was folded from; which of it were
   /// parameters only the signature tells, where they are no initializers any more.
-  void findOfNoParameter() {
+  void findSources() {
     std::set<std::string> parameters;
     for (const SignatureLine &line : signature)
       if (line.kind == "PARAMETER")
         parameters.insert(line.target);
     auto isParameter = [&](const std::string &name) { return parameters.contains(name); };
-    for (const auto &[name, from] : declaredFolded)
-      if (!signature.empty() && std::ranges::none_of(quotedIn(from), isParameter))
+    for (const auto &[name, from] : declaredFolded) {
+      const std::vector<std::string> sources = quotedIn(from);
+      for (const std::string &source : sources)
+        if (metadata.kindOf(source) == ExportedKind::parameter)
+          metadata.foldedFrom[name] = source;
+      if (!signature.empty() && std::ranges::none_of(sources, isParameter))
         metadata.ofNoParameter.insert(name);
+    }
   }
 
   const onnx::GraphProto &graph;

@@ -95,6 +95,10 @@ struct ExporterMetadata {
   /// Of initializers; empty where the file does not tell. What the exporter made itself is not in
   /// it.
   std::map<std::string, ExportedKind> kinds;
+  std::optional<ExportedKind> kindOf(const std::string &name) const {
+    auto known = kinds.find(name);
+    return known == kinds.end() ? std::nullopt : std::optional(known->second);
+  }
   /// Initializers that the exporter made itself, by folding constants.
   std::set<std::string> folded;
   /// Of those, and of single numbers, a parameter that they were computed from.

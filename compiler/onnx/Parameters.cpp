@@ -24,11 +24,22 @@ bool isOfWrittenNormalisation(const Model &model, const std::string &name,
          !statistics.contains(mean);
 }
 
+/// A number without dimensions that has a name of the exporter's own; those of the network's
+/// operations, such as exp_1, may be what is left of a parameter.
+bool isOfExporter(const Model &model, const Initializer &initializer) {
+  const std::string &name = initializer.name;
+  return !model.metadata.kinds.empty() && initializer.type.shape.empty() &&
+         (name.starts_with("val_") || name.starts_with("scalar_tensor")) &&
+         isWrittenNumber(model, initializer);
+}
+
 /// Whether a tensor of one element is a constant rather than a layer's only weight or a learned
 /// factor. PyTorch's exporter writes none of the zeros that a sequence begins with as an
 /// initializer; others write all numbers so.
 bool isNumber(const Model &model, const Initializer &initializer, const WeightPlaces &places) {
   const std::string &name = initializer.name;
+  if (isOfExporter(model, initializer))
+    return true;
   if (isWeightName(name) || isScaleName(name))
     return initializer.type.shape.empty() && !places.layers.contains(name);
   if (places.repeated.contains(name) && model.producer != "pytorch" &&
@@ -40,15 +51,6 @@ bool isNumber(const Model &model, const Initializer &initializer, const WeightPl
           (writesFactors && places.factors.contains(name)));
 }
 
-/// A number without dimensions that has a name of the exporter's own; those of the network's
-/// operations, such as exp_1, may be what is left of a parameter.
-bool isOfExporter(const Model &model, const Initializer &initializer) {
-  const std::string &name = initializer.name;
-  return !model.metadata.kinds.empty() && initializer.type.shape.empty() &&
-         (name.starts_with("val_") || name.starts_with("scalar_tensor")) &&
-         isWrittenNumber(model, initializer);
-}
-
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
 /// knows what its network trains. Of what it folded, factors of products are weights in another
 /// form; terms are tables and masks as often.
@@ -57,14 +59,12 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const std::string &name = initializer.name;
   const bool isTerm = places.terms.contains(name);
   const ExporterMetadata &metadata = model.metadata;
-  if (auto known = metadata.kinds.find(name); known != metadata.kinds.end())
-    return known->second == ExportedKind::parameter  ? ""
-           : known->second == ExportedKind::constant ? "a constant, by its exporter"
-           : metadata.changedBuffers.contains(name)  ? "a buffer, which PyTorch's step changes and "
-                                                       "pdc leaves as the file has it"
-                                                     : "a buffer, by its exporter";
-  if (isOfExporter(model, initializer))
-    return "a single number";
+  if (const std::optional<ExportedKind> kind = metadata.kindOf(name))
+    return kind == ExportedKind::parameter          ? ""
+           : kind == ExportedKind::constant         ? "a constant, by its exporter"
+           : metadata.changedBuffers.contains(name) ? "a buffer, which PyTorch's step changes and "
+                                                      "pdc leaves as the file has it"
+                                                    : "a buffer, by its exporter";
   if (metadata.ofNoParameter.contains(name))
     return "made by its exporter";
   const bool isImage = places.images.contains(name) && !places.layers.contains(name);
@@ -122,9 +122,7 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
   const std::set<std::string> statistics = runningStatistics(model);
   Choice choice;
   for (const auto &[name, initializer] : model.initializers) {
-    auto known = model.metadata.kinds.find(name);
-    const bool isParameter =
-        known != model.metadata.kinds.end() && known->second == ExportedKind::parameter;
+    const bool isParameter = model.metadata.kindOf(name) == ExportedKind::parameter;
     const bool isOperand =
         places.hold(name) || (places.others.contains(name) && initializer.type.elementCount() > 1);
     if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
@@ -206,10 +204,8 @@ std::set<std::string> initializersMatching(const Model &model, const std::string
 
 bool isWrittenNumber(const Model &model, const Initializer &initializer) {
   const std::string &name = initializer.name;
-  if (const auto &kinds = model.metadata.kinds; !kinds.empty()) {
-    auto known = kinds.find(name);
-    return known == kinds.end() || known->second == ExportedKind::constant;
-  }
+  if (const ExporterMetadata &metadata = model.metadata; !metadata.kinds.empty())
+    return metadata.kindOf(name).value_or(ExportedKind::constant) == ExportedKind::constant;
   // What Keras gives no dimensions is no weight, unless it is read as a variable.
   const bool isOfKeras = model.producer == "tf2onnx" && initializer.type.shape.empty() &&
                          name.find("ReadVariableOp") == name.npos;
